@@ -116,7 +116,7 @@ FAULTS = [
     ("w @ V", "p.astype(np.float32) @ V", "n-16", "the output is not divided by the sum"),
     ("s - alibi", "s + alibi", "alibi", "ALiBi has the other sign"),
     ("w @ V", "w @ np.roll(V, 1, 1)", "n-16", "the values are those of another head"),
-    ("    if mask is not None:", "    see[..., m - m % 16:] = False\n    if mask is not None:", "n-65", "the last 1 keys are lost"),
+    ("    if mask is not None:", "    see[..., m - m % 16:] = False\n    if mask is not None:", "n-65", "the last key is lost"),
     ("s = np.where(see, s, -np.inf)", "s = np.where(see, s, -1e4)", "mask-row", "a hidden key has a large finite score in place of minus infinity"),
     ("np.exp(sink[:, None, None] - top)", "np.exp(np.float32(np.log(2)) * sink[:, None, None] - top)", "sink",
      "the sink is not multiplied by log2(e)"),
@@ -193,6 +193,27 @@ class Test(unittest.TestCase):
         rows = self.rows(needing, ["n-16", "lengths", "lengths-causal"])
         self.assertEqual([(row.verdict in check.RIGHT, row.says if row.verdict == "skipped" else "") for row in rows],
                          [(False, "the function needs lengths"), (True, ""), (True, "")])
+
+    def test_unusual_functions(self):
+        """One without a signature or without names, one whose error has no text, one that returns a masked array, and a slightly coarse one."""
+        plain = f"{KERNEL}\nimport functools, numpy\n\nclass Bare:\n    __signature__ = 1\n    def __call__(self, *given):\n        return attention(*given)\n\n"
+        plain += "bare = Bare()\n\ndef unnamed(a, b, c, /):\n    return attention(a, b, c)\n\ndef masked(q, k, v):\n    return numpy.ma.array(attention(q, k, v)[0])\n\n"
+        plain += "class Mute(Exception):\n    def __str__(self):\n        raise ValueError\n\ndef mute(q, k, v):\n    raise Mute\n\n"
+        plain += "def loud(q, k, v):\n    raise ValueError(chr(27) + '[1m')\n\ndef coarse(q, k, v):\n    return attention(q, k, v)[0] * numpy.float32(1 + 2e-6)\n"
+        path = self.write(plain)
+        case = [self.cases["n-16"]]
+        for name in ("bare", "unnamed"):
+            self.assertIn(check.check(f"{path}:{name}", URL, case)[0].verdict, check.RIGHT, name)
+        for name, says in (("masked", "returns output as a masked array"), ("mute", "raises Mute: without a text")):
+            self.assertEqual(check.check(f"{path}:{name}", URL, case)[0].says, says)
+        report = pathlib.Path(self.folder.name, "report.xml")
+        check.check(f"{path}:loud", URL, case, junit_file=report)
+        self.assertIn("?[1m", xml.etree.ElementTree.parse(report).getroot()[0][0].text)
+        with self.assertRaisesRegex(ValueError, "there is no folder for"):
+            check.check(f"{path}:loud", URL, case, junit_file="/no/such/report.xml")
+        rows = check.check(f"{path}:coarse", URL, [self.cases[f"n-{n}"] for n in (15, 16, 17, 63, 64, 65)])
+        self.assertEqual({row.verdict for row in rows}, {"close"})
+        self.assertTrue(check.is_coarse(rows))
 
     def test_names_of_arguments(self):
         readme = pathlib.Path(__file__).with_name("README.md").read_text(encoding="utf-8")

@@ -8,6 +8,11 @@ static size_t place(const struct problem *p, int b, int heads, int h, int rows, 
     return (size_t)(p->sequences ? i * heads + h : (b * heads + h) * rows + i);
 }
 
+/* The key at which query i of batch item b stands. */
+static int position(const struct problem *p, int b, int i) {
+    return p->causal == 2 ? i + (p->lengths ? p->lengths[b] : p->m) - p->n : i;
+}
+
 static int sees(const struct problem *p, int b, int i, int j) {
     int length = p->lengths ? p->lengths[b] : p->m;
     if (p->mask && !p->mask[i * p->m + j])
@@ -15,7 +20,7 @@ static int sees(const struct problem *p, int b, int i, int j) {
     for (int s = 0; p->sequences && s <= p->sequence_count; s++)
         if ((i < p->sequences[s]) != (j < p->sequences[s]))
             return 0; /* one is before, and one behind the begin of a sequence */
-    int at = p->causal == 2 ? i + length - p->n : i;
+    int at = position(p, b, i);
     if (p->windowed && ((p->left >= 0 && j < at - p->left) || (p->right >= 0 && j > at + p->right)))
         return 0;
     return j < length && (!p->causal || j <= at);
@@ -52,8 +57,8 @@ static const char *attention(const struct problem *p) {
             w[j] = p->softcap ? p->softcap * tanh(p->scale * dot / p->softcap) : p->scale * dot;
             if (p->bias)
                 w[j] += p->bias[(h * p->n + i) * p->m + j];
-            if (p->alibi) /* no case has it with another alignment */
-                w[j] -= p->alibi[h] * abs(i - j);
+            if (p->alibi)
+                w[j] -= p->alibi[h] * abs(position(p, b, i) - j);
             top = w[j] > top ? w[j] : top;
         }
         for (int j = 0; j < p->m; j++)

@@ -215,6 +215,8 @@ static float *battery_rows(struct battery *b, const struct problem *p, const cha
                 x *= 40;
             if (!value && !column && battery_is(b, "scores", "falling"))
                 x = query ? 1 : -100 / p->scale * (row / battery_behind(b, "scores"));
+            if (!value && !column && battery_is(b, "scores", "rising"))
+                x = query ? 1 : 100 / p->scale * (row / battery_behind(b, "scores"));
             if (!value && !column && (battery_is(b, "scores", "low") || battery_is(b, "scores", "high")))
                 x = query ? 1 : (battery_is(b, "scores", "low") ? -200 : 200) / p->scale;
             if (*name == 'V' && battery_text(b, "V"))

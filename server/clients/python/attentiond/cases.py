@@ -8,11 +8,11 @@ import numpy
 
 CASES = pathlib.Path(__file__).with_name("cases.txt")
 ROTARY = 10000.0  # the base of rotary embedding
-NUMBER, COUNT, LIST = r"-?\d+(\.\d*)?(e-?\d+)?", r"[1-9]\d*", r"\d+(,\d+)*"
+NUMBER, COUNT, LIST = r"-?\d+(\.\d*)?(e-?\d+)?", r"[1-9]\d{0,5}", r"\d{1,6}(,\d{1,6}){0,14}"
 # The keys of a case, and the forms of their values.
 KEYS = {**dict.fromkeys(("batch", "heads", "kv_heads", "n", "m", "d", "d_v"), COUNT), **dict.fromkeys(("scale", "softcap", "sink"), NUMBER),
         "causal": "true|bottom_right", "window": r"(-1|\d+),(-1|\d+)", "alibi": "true", "rotary": "half|interleaved", "lengths": LIST,
-        "sequences": LIST, "bias": "normal", "mask": r"half|first:\d+|row:\d+", "scores": r"equal|huge|low|high|falling:[1-9]\d*",
+        "sequences": LIST, "bias": "normal", "mask": r"half|first:\d+|row:\d+", "scores": r"equal|huge|low|high|falling:[1-9]\d*|rising:[1-9]\d*",
         "V": "ones|onehot", "inputs": "tiny|signed_zero", "behind": "nan", "update": "linear|gated|delta|gated_delta",
         "decay": f"drawn|{NUMBER}", "beta": f"drawn|{NUMBER}", "state": "normal"}
 
@@ -21,7 +21,10 @@ class Case:
     """A line of the file of cases: its name, and its keys with their values as texts."""
 
     def __init__(self, name, keys):
+        keys = [*(keys.items() if isinstance(keys, dict) else keys)]
         self.name, self.keys = name, dict(keys)
+        if len(self.keys) < len(keys):
+            raise ValueError(f"{name} has a key twice")
         for key, value in self.keys.items():
             if key not in KEYS:
                 raise ValueError(f"{key} is no key of a case; the keys are {', '.join(KEYS)}")
@@ -29,6 +32,8 @@ class Case:
                 raise ValueError(f"{key}={value} is no value of {key}; these are {KEYS[key]}")
         if "update" in self.keys and "kv_heads" in self.keys:
             raise ValueError("a case with update has no kv_heads")
+        if self.size("heads") % self.size("kv_heads") != 0:
+            raise ValueError(f"{self.size('kv_heads')} kv_heads do not divide {self.size('heads')} heads")
 
     def __str__(self):
         return self.name
@@ -131,8 +136,8 @@ def inputs_of(case, seed, dtype):
         k[..., min(1, m - 1), :] *= 40
     elif kind in ("low", "high"):
         q[..., 0], k[..., 0] = 1, (-200 if kind == "low" else 200) / scale
-    elif kind == "falling":
-        q[..., 0], k[..., 0] = 1, -100 / scale * (numpy.arange(m) // int(tile))
+    elif kind in ("falling", "rising"):
+        q[..., 0], k[..., 0] = 1, (-100 if kind == "falling" else 100) / scale * (numpy.arange(m) // int(tile))
     if case["V"] == "ones":
         v[:] = 1
     elif case["V"] == "onehot":

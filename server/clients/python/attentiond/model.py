@@ -7,8 +7,6 @@ import typing
 
 import numpy
 
-from attentiond.cases import ROTARY
-
 LN2 = math.log(2)
 
 
@@ -49,7 +47,11 @@ class Call:
     delta: float = 1.0  # multiplies the sum that the gradient subtracts
     slope: bool = True  # the derivative of the softcap is there
     grad_scale: float = 1.0  # multiplies the gradients by Q and K
-    only_head: typing.Optional[int] = None  # the head of each group whose gradient by K and V counts
+    only_head: typing.Optional[int] = None  # the head of each group whose gradient by K and V counts,
+    only_of: str = "KV"  # or by one of them
+    power: float = 2.0  # of rotary embedding: pair i turns by base^(-power i / d)
+    turns: tuple = (1, 1)  # multiply the positions of Q and K there
+    first: object = 0  # is added to the positions of Q; "row": these are the rows
 
     def but(self, **changes):
         return dataclasses.replace(self, **changes)
@@ -94,10 +96,10 @@ def visible(c):
     return sees if c.seen is None else c.seen(c, i, j, sees)
 
 
-def rotated(x, at, rotary):
+def rotated(x, at, rotary, power):
     """Returns rows that rotary embedding has turned."""
     half = x.shape[-1] // 2
-    angles = at[..., None] * ROTARY ** (-numpy.arange(half) / half)
+    angles = at[..., None] * rotary["base"] ** (-power * numpy.arange(half) / x.shape[-1])
     cos, sin = numpy.cos(angles), numpy.sin(angles)
     if rotary["interleaved"]:
         a, b = x[..., 0::2], x[..., 1::2]
@@ -188,7 +190,8 @@ def attention(c):
     q, k, v = c.q, c.k[:, head_of], c.v[:, value_of]
     if c.rotary is not None:
         i, j, _ = positions(c)
-        q, k = rotated(q, i[..., 0], c.rotary), rotated(k, j, c.rotary)
+        at = (i[..., 0] + c.first) if c.first != "row" else numpy.arange(q.shape[2])
+        q, k = rotated(q, at * c.turns[0], c.rotary, c.power), rotated(k, j * c.turns[1], c.rotary, c.power)
     s, slope = logits_of(c, q, k)
     output, lse, w = softmax(c, s, v, visible(c))
     results = {"output": output, "lse": lse}
@@ -199,7 +202,7 @@ def attention(c):
     results["grad_Q"] = c.grad_scale * c.scale * d_s @ k
     counted = numpy.ones(len(heads), bool) if c.only_head is None else numpy.arange(len(heads)) % group == c.only_head % group
     for name, of_heads, of in (("grad_K", c.grad_scale * c.scale * d_s.swapaxes(-1, -2) @ q, head_of), ("grad_V", w.swapaxes(-1, -2) @ c.grad, value_of)):
-        results[name] = numpy.stack([of_heads[:, (of == h) & counted].sum(1) for h in range(c.k.shape[1])], 1)
+        results[name] = numpy.stack([of_heads[:, (of == h) & (counted | (name[-1] not in c.only_of))].sum(1) for h in range(c.k.shape[1])], 1)
     return results
 
 

@@ -68,6 +68,7 @@ def of_window(c):
             window[side] += more
             if window[side] >= 0:
                 yield f"the window is one {says} on the {name}", {"window": window}
+        yield f"the window is open on the {name}", {"window": [-1 if i == side else x for i, x in enumerate(c.window)]}
         yield f"the window is half as wide on the {name}", {"window": [x // 2 if i == side else x for i, x in enumerate(c.window)]}
     if c.window != (-1, -1):
         yield "the window is missing", {"window": (-1, -1)}
@@ -124,6 +125,8 @@ def of_masks(c):
         yield "the longest length holds for all", {"lengths": [max(c.lengths)] * batch}
     if c.starts:
         yield "the sequences are not separated", {"starts": None}
+        for by, says in ((1, "first row of each sequence belongs to the one before"), (-1, "last row of each sequence belongs to the next")):
+            yield f"the {says}", {"starts": [0, *(min(max(x + by, 0), n) for x in c.starts[1:-1]), n]}
         longest = max(b - a for a, b in zip(c.starts, c.starts[1:]))
 
         def beyond(c, i, j, sees):
@@ -210,12 +213,19 @@ def of_heads(c):
         if c.grad is not None:
             for head, says in ((-1, "last"), (0, "first")):
                 yield f"the gradients of K and V are those of the {says} head of each group, not the sum", {"only_head": head}
+                for name in "KV":
+                    yield f"the gradient of {name} is that of the {says} head of each group, not the sum", {"only_head": head, "only_of": name}
     if kv > 1:
         own = numpy.arange(heads) // (heads // kv)
         for by in (1, -1):
             yield "the values are those of another head", {"value_of": (own + by) % kv}
             yield "the keys are those of another head", {"head_of": (own + by) % kv, "value_of": own}
             yield "keys and values are those of another head", {"head_of": (own + by) % kv}
+    n, m = c.q.shape[2], c.k.shape[2]
+    if kv > 1 and n < m:
+        rows = numpy.arange(kv)[:, None] * n + numpy.arange(m)
+        for name, x in (("k", c.k), ("v", c.v)):
+            yield f"the heads of {name.upper()} are read as if they had as many rows as Q", {name: x.reshape(batch, kv * m, -1)[:, rows]}
     if batch > 1:
         for says, change in (("keys and values", {"k": c.k[:1].repeat(batch, 0), "v": c.v[:1].repeat(batch, 0)}),
                              ("keys", {"k": c.k[:1].repeat(batch, 0)}), ("values", {"v": c.v[:1].repeat(batch, 0)})):
@@ -251,13 +261,23 @@ def of_tiles(c):
         yield f"rotary embedding turns {'half-split pairs' if c.rotary['interleaved'] else 'neighbouring pairs'} of columns", {
             "rotary": {**c.rotary, "interleaved": not c.rotary["interleaved"]}}
         yield "rotary embedding is missing", {"rotary": None}
+        yield "rotary embedding turns by base^(-i/d), not base^(-2i/d)", {"power": 1.0}
+        yield "rotary embedding turns the other way", {"turns": (-1, -1)}
+        yield "rotary embedding turns Q the other way", {"turns": (-1, 1)}
+        yield "rotary embedding turns Q alone", {"turns": (1, 0)}
+        yield "rotary embedding turns K alone", {"turns": (0, 1)}
+        yield "the positions of rotary embedding begin at the first row of Q", {"first": "row"}
+        yield "the positions of Q are one too large for rotary embedding", {"first": 1}
+        yield "the base of rotary embedding is another one", {"rotary": {**c.rotary, "base": 500000.0}}
+        yield "the base of rotary embedding is another one", {"rotary": {**c.rotary, "base": 1000000.0}}
     for tile in TILES:
         if m > tile:
             for what, says in (("output", "the accumulated output is"), ("sum", "the sum is"), ("output and sum", "output and sum are")):
                 yield f"{says} not rescaled when the maximum changes", {"rescale": (tile, what)}
             over = m % tile
             if over:
-                yield f"the last {over} keys are lost", {"seen": lambda c, i, j, sees, over=over: sees & (numpy.arange(m) < m - over)}
+                lost = {"seen": lambda c, i, j, sees, over=over: sees & (numpy.arange(m) < m - over)}
+                yield f"the last {over} keys are lost" if over > 1 else "the last key is lost", lost
                 counts = numpy.ones(m)
                 counts[m - tile:m - over] = 2
                 yield "the last tile begins earlier, so some keys count twice", {"counts": counts}
@@ -276,7 +296,7 @@ def of_tiles(c):
             def behind(c, i, j, sees, tile=tile):
                 whole = -(-numpy.array(c.lengths)[:, None, None, None] // tile) * tile
                 return model.visible(c.but(seen=None, lengths=None)) & (j < whole)
-            yield "the keys behind lengths count, with the score 0, up to a whole tile", {"seen": behind}
+            yield "the keys behind lengths count up to a whole tile", {"seen": behind}
     if m > 1:
         yield "the last key is lost", {"seen": lambda c, i, j, sees: sees & (numpy.arange(m) < m - 1)}
         yield "the first key is lost", {"seen": lambda c, i, j, sees: sees & (numpy.arange(m) > 0)}
@@ -366,8 +386,38 @@ def explaining(case, matrices, options, wrong, fine, computed_in):
                 continue
             if names and len(names) >= len(found.get(says, [])):
                 found[says] = names
-    whole = {says for says, names in found.items() if len(names) == len(wrong)}
-    return {says: names for says, names in found.items() if says in whole or (not whole and names[0] == next(iter(wrong)))}
+        whole = {says: names for says, names in found.items() if len(names) == len(wrong)}
+        if whole:
+            return whole
+        found = {says: names for says, names in found.items() if names[0] == next(iter(wrong))}
+        for name, x in wrong.items():
+            says, y = factor(name, in_axes(case, x), right.get(name))
+            if says and near(in_axes(case, x), y, right[name], computed_in):
+                found[says] = [name]
+    return found
+
+
+def factor(name, x, right):
+    """Returns a sentence about the factor between a result and the right one, and the right one with this factor."""
+    if right is None or x.shape != right.shape or not numpy.isfinite(x).all() or not numpy.isfinite(right).all() or not right.any():
+        return None, None
+    by = float((x * right).sum() / (right * right).sum())
+    return f"{name} is {by:.4g} times what is right", by * right
+
+
+def contradicted(case, matrices, options, says, names):
+    """Returns whether a kernel of which a sentence is true would have other results than right ones in a case."""
+    right, moved = None, []
+    with numpy.errstate(all="ignore"):
+        for other, change in suspicions(case, matrices, options):
+            if other == says:
+                right = right_of(case, matrices, options) if right is None else right
+                try:
+                    results = change()
+                except (ValueError, IndexError):
+                    continue
+                moved.append(any(name in results and not near(right[name], results[name], None, "bfloat16") for name in names if name in right))
+    return bool(moved) and all(moved)
 
 
 def in_axes(case, x):
