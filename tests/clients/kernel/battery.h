@@ -251,7 +251,7 @@ static float *battery_drawn(struct battery *b, const char *name, const char *key
         double x = !strcmp(key, "beta") ? battery_uniform(s, i) : battery_normal(s, i);
         x = given ? atof(text) : x;
         if (!strcmp(key, "decay"))
-            x = given ? log(x) : -log1p(exp(x));
+            x = given ? log(x > 0 ? x : 2e-87) : -log1p(exp(x));
         numbers[i] = battery_rounded(b, x);
     }
     return numbers;

@@ -190,8 +190,7 @@ def inputs_of(case, seed, dtype):
         gates = (n, heads) if packed else (batch, heads, n)
         if case["decay"]:
             drawn = -numpy.log1p(numpy.exp(normal("decay", gates)))
-            with numpy.errstate(divide="ignore"):
-                matrices["decay"] = drawn if case["decay"] == "drawn" else numpy.full(gates, numpy.log(float(case["decay"])))
+            matrices["decay"] = drawn if case["decay"] == "drawn" else numpy.full(gates, math.log(float(case["decay"]) or 2e-87))
         if case["beta"]:
             matrices["beta"] = uniform("beta", gates) if case["beta"] == "drawn" else numpy.full(gates, float(case["beta"]))
         if case["state"]:
