@@ -105,7 +105,7 @@ def check(what, copy, ended, is_right, report):
     assert (copy.folder / report).exists(), f"{what} wrote no {report}:\n{printed}"
     suite = xml.etree.ElementTree.parse(copy.folder / report).getroot()
     wrong = [case.get("name") for case in suite.iter("testcase") if case.find("failure") is not None]
-    assert int(suite.get("tests")) > 90 and int(suite.get("skipped")) < 80, f"{what} ran too few cases:\n{printed}"
+    assert int(suite.get("tests")) - int(suite.get("skipped")) > 40, f"{what} ran too few cases:\n{printed}"
     assert ("causal-16" in wrong) != is_right, f"{what}: the report has the wrong cases {wrong}"
 
 
