@@ -619,7 +619,8 @@ def fit_scales(body):
         if isinstance(body[name], list) or is_drawn(body[name]):
             own = [1] * (len(whole) - len(own)) + own[max(0, len(own) - len(whole)):]
             body[name] = reshape(body[name], [divisor(size, part) for size, part in zip(whole, own)])
-        body[name] = small(body[name]) if isinstance(body[name], list) else tame(body[name])
+        if not is_drawn(body[name]):
+            body[name] = small(body[name]) if isinstance(body[name], list) else tame(body[name])
 
 
 def fit_attention(body):
