@@ -53,8 +53,7 @@ static bool read_type(const struct codec_document *document, const struct codec_
     codec_quote(quoted, text, strlen(text));
     return binary_refuse(document, value, name, error,
                          "has the type \"%s\"; the types are %s, %s, %s, %s, %s, %s, %s, %s, %s, "
-                         "and %s to %s and %s "
-                         "to %s",
+                         "and %s to %s and %s to %s",
                          quoted, names[CODEC_TYPE_FP32], names[CODEC_TYPE_FP64],
                          names[CODEC_TYPE_FP16], names[CODEC_TYPE_BF16], names[CODEC_TYPE_FP8_E4M3],
                          names[CODEC_TYPE_FP8_E5M2], names[CODEC_TYPE_FP8_E8M0],

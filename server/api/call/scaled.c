@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/call/call.h"
+#include "api/call/comparison.h"
 #include "api/call/field.h"
 
 /* A scale, and its number if the request gives one for all. */
@@ -16,25 +17,15 @@ struct scaled {
     double number;
 };
 
-/* Writes a shape as "(2, 3)". */
-static void put_shape(char *out, size_t size, const attn_tensor *t) {
-    size_t used = 0;
-    for (int axis = 0; axis < t->rank; axis++) {
-        used += (size_t)snprintf(out + used, size - used, "%s%zu", axis == 0 ? "(" : ", ",
-                                 t->shape[axis]);
-    }
-    snprintf(out + used, size - used, ")");
-}
-
 /* Refuses a scale whose axes do not divide those of its matrix, and gives one that is a single
  * number as many axes as the matrix. */
 static bool check_blocks(const struct codec_document *document, const struct codec_value *value,
                          const char *name, const attn_tensor *t, attn_tensor *scale,
                          struct codec_error *error) {
-    char shape[192], own[192];
+    char shape[COMPARISON_TEXT], own[COMPARISON_TEXT];
     bool fits = scale->rank == t->rank;
-    put_shape(shape, sizeof shape, t);
-    put_shape(own, sizeof own, scale);
+    comparison_put(shape, t->rank, t->shape);
+    comparison_put(own, scale->rank, scale->shape);
     if (codec_count(scale->rank, scale->shape) == 1) {
         scale->rank = t->rank;
         for (int axis = 0; axis < t->rank; axis++) {

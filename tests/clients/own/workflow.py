@@ -29,7 +29,7 @@ def attention(q, k, v, causal=False):
     return weights @ v / np.maximum(weights.sum(-1, keepdims=True), np.float32(1e-30))
 """
 RIGHT, WRONG = '"bottom_right" else 0', '"bottom_right" else 1'  # each query sees the key after its own, too
-# What check.sh asks of docker. The id of a container is the process of a daemon and its address.
+# This stands in for docker, and does what check.sh asks for. The id of a container is the process of a daemon and its address.
 DOCKER = """#!/bin/bash
 set -eu
 case "$*" in
