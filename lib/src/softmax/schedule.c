@@ -101,24 +101,6 @@ static void choose_tile(attn_plan *plan, size_t d, size_t size) {
     t->rows = size_max(8, size_min(TILE_ROWS, t->rows / 8 * 8));
 }
 
-enum {
-    SPARSE = 32,             /* rows of X that are too few for a copy of the weights */
-    SPARSE_BYTES = 48 << 10, /* the same limit, in rows of X times bytes of a row of the weights */
-    PAGE_BYTES = 4096
-};
-
-/* Should weights of numbers of `size` bytes be packed in panels? The copy costs more than it saves
- * if X has few rows. The farther the rows of the weights lie apart, the fewer rows are enough,
- * because each row of a panel that is not packed may be on a page of its own. Measured on a Zen 3
- * with d_model from 384 to 2048 and 6 to 24 rows: with the copy a call is 1.3 to 2.4 times as fast
- * if the rows of the weights are a page apart or more. If they are nearer, and below both limits,
- * it is 0.8 to 0.95 times as fast. */
-static bool packs_weights(const struct projection *p, size_t size) {
-    const size_t apart = p->matrices[0].cols * size;
-    return p->out_in || p->rows > SPARSE || (p->rows > 1 && apart >= PAGE_BYTES) ||
-           (double)p->rows * (double)apart > SPARSE_BYTES;
-}
-
 /*
  * Cuts a projection of numbers of `size` bytes into tasks. Returns the number of tasks.
  *
@@ -144,6 +126,7 @@ static size_t choose_projection(attn_plan *plan, int which) {
     enum {
         TALL = 512,
         SQUARE = 256,
+        SPARSE = 32,
         SHARES = 6
     };
     if (p->count == 0 || p->rows == 0) {
@@ -171,7 +154,7 @@ static size_t choose_projection(attn_plan *plan, int which) {
     p->tile_inner = p->inner;
     if (panels && p->panel == 0) {
         assert(PANELS_COLUMNS % t->panel == 0);
-        p->copies_tiles = packs_weights(p, size);
+        p->copies_tiles = p->out_in;
         p->tile_inner = PANELS_ROWS;
         s->weight_numbers = (size_t)PANELS_ROWS * PANELS_COLUMNS;
     } else if (small && !panels) {
