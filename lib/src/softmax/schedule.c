@@ -181,10 +181,8 @@ static void choose_paths(attn_plan *plan, double head_cost) {
         half || plan_wants(plan, STAGES_OF_ALL_KEYS) || plan->options.normalization != ATTN_SOFTMAX;
     path->keeps_tiles = !half && plan->options.normalization == ATTN_SOFTMAX &&
                         plan_wants(plan, RESULTS_OF(RESULT_OF_ROW));
-    /* Each row must begin with a cache line, because a line that is stored in two parts is slow. */
     path->streams_weights = path->keeps_tiles && plan_wants(plan, ATTN_WANT(WEIGHTS)) &&
                             !plan->results.mean &&
-                            plan->m * attn_dtype_size(plan->dtype) % ATTN_ALIGNMENT == 0 &&
                             (double)plan->batch * (double)plan->heads * (double)plan->n *
                                     (double)plan->m * (double)attn_dtype_size(plan->dtype) >
                                 STREAM_BYTES;
