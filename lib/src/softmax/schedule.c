@@ -1,6 +1,6 @@
 /*
- * schedule.c - cuts a call into phases of independent tasks. It decides tile sizes and
- * thresholds; schedule_linear.c does the same for linear attention, and plan_gradients.c for
+ * schedule.c - cuts a call into phases of independent tasks, by the thresholds of tuning.h;
+ * schedule_linear.c does the same for linear attention, and plan_gradients.c for
  * gradients. Its decisions depend on the call and the kernels alone and never on the number of
  * threads, so a call gives the same bytes on any number of threads. A task costs at most
  * TASK_MOST (partition.h), about 13 ms, and its scratch has at most about 2 MiB. OpenBLAS
@@ -24,68 +24,11 @@
 #include "softmax/memory_map.h"
 #include "softmax/plan_empty.h"
 #include "softmax/plan_gradients.h"
-
-enum {
-    /* Dot products of up to this many queries are as fast as BLAS, because memory limits both. */
-    ROW_QUERIES = 4,
-    /* Calls of BLAS cost more than they save for a head of up to this many multiply-adds. */
-    ROW_WORK = 8192,
-    /* If at least this many queries use one key head, packing its keys saves time. */
-    PACK_QUERIES = 16,
-    /* The keys of long rows are split over tasks for up to this many queries. */
-    SPLIT_QUERIES = 16,
-
-    /* Rows of more numbers than this are not kept in a scratch. */
-    MOST_KEPT = 4096,
-    /* The most queries of one task of long rows. */
-    LONG_QUERIES = 16,
-    /* The fewest keys of one part of a long row, unless they cost more than LONG_WORK. */
-    LONG_KEYS = 8192,
-    /* A very long row is split into this many parts, as long as they have at most LONG_MOST
-     * keys. */
-    LONG_PARTS = 256,
-    /* The most keys of one part of a long row. */
-    LONG_MOST = 65536,
-    /* The most multiply-adds of one task of long rows: about 3 ms. */
-    LONG_WORK = 1 << 28,
-
-    /* The most bytes of packed keys, those of one tile, in a scratch. */
-    LATE_BYTES = 1 << 18,
-    /* Numbers that one task packs or merges. */
-    PACK_NUMBERS = 1 << 18,
-    MERGE_NUMBERS = 1 << 18,
-    /* The most multiply-adds of one task of a projection, about 7 ms. */
-    PROJECT_WORK = 1 << 29,
-    /* The bytes of keys and values of one part: half of a common L2 cache. */
-    SPLIT_BYTES = 1 << 20,
-    /* A sum of this many numbers in `real` loses no digit that is promised. */
-    PART_KEYS = 4096,
-    /* The bytes of whole rows of scores of one block: half of a common L2 cache. */
-    WHOLE_BYTES = 1 << 20,
-    /* Weights of more bytes than this fit no L2 cache. */
-    STREAM_BYTES = 1 << 23,
-    /* TILE_ROWS rows pass over a tile of keys or weights. A tile of TILE_BYTES stays in an L1
-     * cache. */
-    TILE_ROWS = 96,
-    TILE_BYTES = 1 << 15,
-    /* The most bytes of packed keys, and of packed values, of one tile: a quarter of an L2 cache of
-     * 512 KiB. */
-    PANELS_BYTES = 1 << 17,
-    /* The most columns of the values that are packed at once. */
-    VALUE_COLUMNS = 512,
-    /* A packed tile of weights has PANELS_ROWS rows and PANELS_COLUMNS columns. PANELS_ROWS is a
-     * multiple of PANEL_DEEP of every table, so prepacked weights give the same sums.
-     * PANELS_COLUMNS is a multiple of every panel. */
-    PANELS_ROWS = 256,
-    PANELS_COLUMNS = 64,
-};
+#include "tuning.h"
 
 /*
  * Chooses the size of tiles for rows of d (or d_v) numbers of `size` bytes. Both products of a tile
  * have the sizes rows, keys and d.
- *
- * The packed keys or values of a tile share an L2 cache with its scores. Measured on a Zen 3 (AVX2)
- * with panels: with half of the keys a call is 3 to 10 % slower, with 50 % more rows 1 % faster.
  *
  * For small products OpenBLAS has kernels that do not pack; with them it reaches the peak of the
  * machine. They are fastest if the number of keys is a multiple of 64. Measured on a Zen 5 with
@@ -104,37 +47,29 @@ static void choose_tile(attn_plan *plan, size_t d, size_t size) {
 /*
  * Cuts a projection of numbers of `size` bytes into tasks. Returns the number of tasks.
  *
- * A tile of weights that is packed in panels stays in an L2 cache while up to TALL rows pass over
+ * A tile of weights that is packed in panels stays in an L2 cache while up to PROJECT_ROWS rows pass over
  * it.
  *
  * With OpenBLAS's kernels for small products, a tile of PANELS_COLUMNS columns of the weights stays
- * in an L1 cache while up to TALL rows pass over it, TILE_ROWS at a time. The tile is copied first,
+ * in an L1 cache while up to PROJECT_ROWS rows pass over it, TILE_ROWS at a time. The tile is copied first,
  * because rows of weights lie pages apart. For up to SPARSE rows the copy costs more than it saves.
  * Weights in the form out_in are copied as soon as their product, which is a transposed one, would
  * be too large for these kernels without a copy.
  *
  * Without these kernels, products are large, up to SQUARE rows and columns, because each product
- * packs its rows anew. The columns of up to SPARSE rows are cut into SHARES, so that every thread
- * gets some. Measured on a Zen 5 with OpenBLAS's cores SkylakeX and Haswell, d_model 768 and 4096,
- * 16 to 2048 rows.
+ * packs its rows anew. The columns of up to SPARSE rows are cut into SHARES.
  */
 static size_t choose_projection(attn_plan *plan, int which) {
     struct projection *p = &plan->project[which];
     const size_t size = attn_dtype_size(plan->dtype);
     const struct tiling *t = &plan->tiling;
     struct schedule *s = &plan->schedule;
-    enum {
-        TALL = 512,
-        SQUARE = 256,
-        SPARSE = 32,
-        SHARES = 6
-    };
     if (p->count == 0 || p->rows == 0) {
         p->task_rows = 1; /* of no rows */
         return 0;
     }
     const bool panels = t->panel > 0, small = panels || blas_has_small();
-    p->task_rows = size_min(p->rows, small ? TALL : SQUARE);
+    p->task_rows = size_min(p->rows, small ? PROJECT_ROWS : SQUARE);
     p->task_columns = small ? PANELS_COLUMNS : SQUARE;
     while (p->task_rows > 1 &&
            cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {

@@ -1,0 +1,102 @@
+/*
+ * tuning.h - the sizes and limits by which calls are cut, products are packed and paths are chosen.
+ * Each comment names the CPUs on which a value was measured. Where it names none, the value follows
+ * from the size of a common cache or from the time of a task. Another value may cost speed and
+ * never a digit that is promised. A value must suit every CPU: it is not chosen for the one at hand.
+ *
+ * What a step costs is estimated in softmax/cost.c and recurrent/schedule_linear.c.
+ */
+#ifndef ATTN_TUNING_H
+#define ATTN_TUNING_H
+
+/* Paths and blocks of attention. */
+enum {
+    /* Dot products of up to this many queries are as fast as BLAS, because memory limits both. */
+    ROW_QUERIES = 4,
+    /* Calls of BLAS cost more than they save for a head of up to this many multiply-adds. */
+    ROW_WORK = 8192,
+    /* If at least this many queries use one key head, packing its keys saves time. */
+    PACK_QUERIES = 16,
+    /* The keys of long rows are split over tasks for up to this many queries. */
+    SPLIT_QUERIES = 16,
+
+    /* Rows of more numbers than this are not kept in a scratch. */
+    MOST_KEPT = 4096,
+    /* The most queries of one task of long rows. */
+    LONG_QUERIES = 16,
+    /* The fewest keys of one part of a long row, unless they cost more than LONG_WORK. */
+    LONG_KEYS = 8192,
+    /* A very long row is split into this many parts, as long as they have at most LONG_MOST
+     * keys. */
+    LONG_PARTS = 256,
+    /* The most keys of one part of a long row. */
+    LONG_MOST = 65536,
+    /* The most multiply-adds of one task of long rows: about 3 ms. */
+    LONG_WORK = 1 << 28,
+
+    /* The most bytes of packed keys, those of one tile, in a scratch. */
+    LATE_BYTES = 1 << 18,
+    /* Numbers that one task packs or merges. */
+    PACK_NUMBERS = 1 << 18,
+    MERGE_NUMBERS = 1 << 18,
+    /* The bytes of keys and values of one part: half of a common L2 cache. */
+    SPLIT_BYTES = 1 << 20,
+    /* A sum of this many numbers in `real` loses no digit that is promised. */
+    PART_KEYS = 4096,
+    /* The bytes of whole rows of scores of one block: half of a common L2 cache. */
+    WHOLE_BYTES = 1 << 20,
+    /* Weights of more bytes than this fit no L2 cache, and are written past the caches. Measured on
+     * a Zen 5 with rows that begin anywhere in a cache line: 1.05 to 1.08 times as fast with
+     * AVX-512, and as fast with AVX2. */
+    STREAM_BYTES = 1 << 23,
+    /* TILE_ROWS rows pass over a tile of keys or weights. A tile of TILE_BYTES stays in an L1
+     * cache. */
+    TILE_ROWS = 96,
+    TILE_BYTES = 1 << 15,
+    /* The most bytes of packed keys, and of packed values, of one tile: a quarter of an L2 cache of
+     * 512 KiB. They share this cache with the scores of the tile. Measured on a Zen 3 (AVX2): with
+     * half of the keys a call is 3 to 10 % slower, with 50 % more rows 1 % faster. */
+    PANELS_BYTES = 1 << 17,
+    /* The most columns of the values that are packed at once. */
+    VALUE_COLUMNS = 512,
+};
+
+/* Projections. */
+enum {
+    /* The most multiply-adds of one task of a projection, about 7 ms. */
+    PROJECT_WORK = 1 << 29,
+    /* A packed tile of weights has PANELS_ROWS rows and PANELS_COLUMNS columns. PANELS_ROWS is a
+     * multiple of PANEL_DEEP, so prepacked weights give the same sums. PANELS_COLUMNS is a multiple
+     * of every panel. Measured on a Zen 5: with 128 columns a call on one thread is 1 % faster, but
+     * there are too few tasks for many threads. */
+    PANELS_ROWS = 256,
+    PANELS_COLUMNS = 64,
+    /* The most rows of X in one task. Measured on a Zen 5: with 128 or 192 rows a call of 512 rows
+     * is 1 to 7 % slower. */
+    PROJECT_ROWS = 512,
+    /* With OpenBLAS's products alone: the most rows and columns of a product, the rows of X that
+     * are too few for a copy of the weights, and the parts of their columns, so that every thread
+     * gets some. Measured on a Zen 5 with OpenBLAS's cores SkylakeX and Haswell, d_model 768 and
+     * 4096, 16 to 2048 rows. */
+    SQUARE = 256,
+    SPARSE = 32,
+    SHARES = 6,
+};
+
+/* Packed products, see kernels/panels.inc. The figures of the last three were measured on a Zen 5
+ * with projections of d_model 384 to 2048. */
+enum {
+    /* Rows of a panel that pass at once: so many of 32 float columns fit an L1 cache of 32 KiB. */
+    PANEL_DEEP = 256,
+    /* Rows of a panel that are loaded in advance. With 4 or 16 a call whose weights fit no L2 cache
+     * is up to 1.4 times as slow, with 48 it is as fast. */
+    ROWS_AHEAD = 32,
+    /* For so many strips a copy of the panels costs more than it saves: a call of 768 columns is 7
+     * to 12 % slower with it. */
+    FEW_STRIPS = 2,
+    /* If rows lie so many bytes apart, which is a page, CPUs do not predict the next one. Then a
+     * copy makes a call of 1024 columns 1.2 to 1.6 times as fast, whatever its number of rows. */
+    FAR_ROWS = 4096,
+};
+
+#endif
