@@ -282,6 +282,15 @@ struct codec_tensor *document_new_tensor(struct codec_document *document,
     return tensor;
 }
 
+bool document_keep(struct codec_document *document, struct codec_tensor *tensor) {
+    const size_t bytes = tensor->count * attn_dtype_size(tensor->dtype);
+    void *data = allocate(document, bytes);
+    if (data != NULL) {
+        tensor->data = memcpy(data, tensor->data, bytes);
+    }
+    return data != NULL;
+}
+
 struct codec_tensor *document_next_tensor(const struct codec_document *document,
                                           const struct codec_tensor *tensor) {
     return tensor == NULL ? document->first_tensor : tensor->next;

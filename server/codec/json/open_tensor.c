@@ -88,7 +88,11 @@ const char *reader_scan_run(struct codec_reader *reader, const char *p, const ch
 static bool end_tensor(struct codec_reader *reader) {
     struct codec_tensor *tensor = reader->tensor;
     reader->tensor = NULL;
-    return codec_tensor_trim(tensor, reader->options.account) || codec_no_memory(&reader->error);
+    if (tensor->borrowed && !document_keep(reader->document, tensor)) {
+        return codec_no_memory(&reader->error);
+    }
+    codec_tensor_trim(tensor, reader->options.account);
+    return true;
 }
 
 bool reader_end_row(struct codec_reader *reader) {

@@ -174,6 +174,11 @@ static void scan(struct codec_reader *reader, const char *bytes, size_t size) {
             continue;
         default: {
             const char *start = p;
+            if (reader->held > 0 && (*p == '-' || (*p >= '0' && *p <= '9')) &&
+                !reader_begin_tensor(reader, false)) {
+                p = NULL;
+                continue;
+            }
             if (reader->tensor != NULL && reader_wants_value(reader)) {
                 p = reader_scan_run(reader, p, end);
             }
