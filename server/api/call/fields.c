@@ -492,11 +492,7 @@ void fields_infinity_keys(const char *keys[static API_INFINITY_KEYS]) {
 }
 
 const char *fields_null_key(unsigned at) {
-    size_t row = 0;
-    while (row < ROWS && (table[row].kind != FIELD_LOGITS || (table[row].at & at) == 0)) {
-        row++;
-    }
-    return row < ROWS ? table[row].name : NULL;
+    return (at & SOFTMAX) != 0 ? key_of(FIELD_LOGITS) : NULL; /* logits are a key of it alone */
 }
 
 bool fields_takes_infinity(const char *name) {
