@@ -297,7 +297,12 @@ static const char *add_run(struct codec_tensor *tensor, const char *text, const 
 
 const char *codec_tensor_add_run(struct codec_tensor *tensor, const char *text, const char *end,
                                  size_t *added, bool *after) {
-    const char *stop = add_run(tensor, text, end, added, after);
+    const char *stop = text;
+    *added = 0;
+    *after = false;
+    if (end - text >= DECIMAL_MARGIN) {
+        stop = add_run(tensor, text, end, added, after);
+    }
     const size_t left = (size_t)(end - stop);
     if (*after || left >= DECIMAL_MARGIN || tensor->count == tensor->capacity) {
         return stop;
