@@ -33,7 +33,10 @@ struct call *call_new(struct api_request *request, struct call *before) {
         reply_no_memory(request);
         return NULL;
     }
-    memset(call, 0, sizeof *call);
+    memset(call, 0, offsetof(struct call, tensors));
+    for (size_t i = 0; i < sizeof call->tensors / sizeof(attn_tensor); i++) {
+        ((attn_tensor *)&call->tensors)[i].rank = 0; /* it is not given */
+    }
     if (before != NULL) {
         before->next = call;
     }
