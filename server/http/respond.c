@@ -13,7 +13,7 @@
 
 enum {
     BLOCK = 4 * 1024,  /* bytes of libmicrohttpd's buffer for chunks; HTTP/1.0 uses it */
-    PIECE = 64 * 1024, /* bytes of a streamed body that are made at a time, at most */
+    PIECE = 64 * 1000, /* bytes of a streamed body that are made at a time; two chunks hold them */
     SLICE = 8 * 1024,  /* bytes of a piece after which the clock is read */
     LITTLE = 32 * 1024 /* bytes that may be sent under libmicrohttpd's own idle timeout */
 };
@@ -188,6 +188,7 @@ static double make_piece(struct http_call *call) {
         stream->size += size;
         spent = clock_ms_since(start);
     }
+    call->response.timing[HTTP_TIMING_ENCODE] += spent;
     return spent;
 }
 
