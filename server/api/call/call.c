@@ -33,9 +33,10 @@ struct call *call_new(struct api_request *request, struct call *before) {
         reply_no_memory(request);
         return NULL;
     }
-    memset(call, 0, offsetof(struct call, tensors));
+    /* The rest of a layer is set when the call uses one, and a tensor of rank 0 is not given. */
+    memset(call, 0, offsetof(struct call, stored.weights.use.projection));
     for (size_t i = 0; i < sizeof call->tensors / sizeof(attn_tensor); i++) {
-        ((attn_tensor *)&call->tensors)[i].rank = 0; /* it is not given */
+        ((attn_tensor *)&call->tensors)[i].rank = 0;
     }
     if (before != NULL) {
         before->next = call;

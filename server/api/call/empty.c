@@ -164,22 +164,17 @@ static bool make_rule(const struct fields *fields, struct codec_document *docume
     return make_tensor(document, value, rank, shape, error);
 }
 
-/* Has any key an empty array? Most requests have none. */
-static bool has_empty(const struct fields *fields) {
-    size_t shape[ATTN_MAX_RANK], i = 0;
-    while (i < fields->count && codec_empty_shape(fields->given[i].value, shape) == 0) {
-        i++;
-    }
-    return i < fields->count;
-}
-
 bool empty_make(const struct fields *fields, struct codec_document *document,
                 struct codec_error *error) {
     static const char *const rules[] = {"mask", "bias"};
     static const char *const whole[] = {"key_padding",  "positions", "grad_output", "grad_lse",
                                         "grad_weights", "decay",     "beta"};
+    size_t shape[ATTN_MAX_RANK], empty = 0;
     bool good = true;
-    if (!has_empty(fields)) {
+    for (size_t i = 0; i < fields->count; i++) {
+        empty += codec_empty_shape(fields->given[i].value, shape);
+    }
+    if (empty == 0) { /* as in most requests */
         return true;
     }
     for (size_t i = 0; good && i < INPUTS && fields->at != FIELDS_AT_SOFTMAX; i++) {

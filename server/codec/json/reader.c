@@ -274,6 +274,8 @@ static struct codec_reader *create(const struct codec_options *options,
     }
     memset(reader, 0, offsetof(struct codec_reader, frames));
     reader->line.number = 1;
+    reader->keys.list = reader->few;
+    reader->keys.capacity = READER_FEW_KEYS;
     if (options != NULL) {
         reader->options = *options;
     }
@@ -314,7 +316,7 @@ void codec_reader_free(struct codec_reader *reader) {
     }
     struct account *account = reader->options.account;
     codec_document_free(reader->document);
-    account_free(account, reader->keys.list);
+    account_free(account, reader->keys.list != reader->few ? reader->keys.list : NULL);
     account_free(account, reader->keys.slots);
     account_free(account, reader);
 }
