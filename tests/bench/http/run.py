@@ -26,6 +26,7 @@ from pathlib import Path
 
 import binary
 import capacity
+import instructions
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -544,6 +545,7 @@ def arguments():
     parser.add_argument("--kserve", default=sys.executable, help="Python with KServe")
     parser.add_argument("--binary", action="store_true", help="measure binary tensors only")
     parser.add_argument("--capacity", action="store_true", help="measure what one core serves, without the peers")
+    parser.add_argument("--instructions", action="store_true", help="count the instructions of a small request (needs valgrind)")
     parser.add_argument("--node", type=Path, help="folder of node_modules and attention.onnx")
     parser.add_argument("--out", type=Path, default=ROOT / "build/bench-http.json")
     parser.add_argument("--rounds", type=int, default=7)
@@ -577,11 +579,25 @@ def run_capacity(options, stack):
     return data | {"capacity": capacity.report(options, server, pin(cores[1:2]), make_bodies(), scratch)}
 
 
+def run_instructions(options, stack):
+    """Counts the instructions of the daemon alone. Returns what belongs into the report."""
+    request = request_of(make_bodies()["notebook"])
+    scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    command = [options.folder / "attentiond", "--port", "0", "--io-threads", "1", "--workers", "1"]
+
+    def send(port, count):
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            for _ in range(count):
+                exchange(connection, request)
+
+    return {"instructions": instructions.report(command, clean_environment(), send, scratch)}
+
+
 def main():
     options = arguments()
-    if options.capacity:
+    if options.capacity or options.instructions:
         with contextlib.ExitStack() as stack:
-            data = run_capacity(options, stack)
+            data = (run_capacity if options.capacity else run_instructions)(options, stack)
         options.out.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
         return
     os.sched_setaffinity(0, options.load_cores)
