@@ -120,9 +120,7 @@ SERVER_FLAGS := -Ilib/include -Iserver -I$(dir $(ASSETS)) $(HTTP_CFLAGS) $(TLS_C
 $(O)/lib/%.o:    FOLDER_FLAGS = $(LIB_FLAGS)
 $(O)/server/%.o: FOLDER_FLAGS = $(SERVER_FLAGS)
 ifeq ($(BUILD),release)
-$(O)/lib/%.o: LEVEL = -O3
-# Their loops over elements become vectors at this level only.
-$(O)/server/codec/binary.o $(O)/server/codec/results.o $(O)/server/codec/convert.o: LEVEL = -O3
+$(O)/lib/%.o $(O)/server/%.o: LEVEL = -O3
 endif
 # Each file of kernels or vectors has the flags of its own instruction set, so that these cannot leak into the rest.
 ifneq ($(filter x86_64-%,$(MACHINE)),)

@@ -174,7 +174,7 @@ static attn_status new_parts(attn_plan *plan, attn_error *error) {
 static size_t part_bytes(const attn_result_tensor *part) {
     size_t bytes = 1;
     return size_mul_shape(&bytes, part->rank, part->shape) &&
-                   size_mul(bytes, attn_dtype_size(part->dtype), &bytes)
+                   size_mul(bytes, dtype_size(part->dtype), &bytes)
                ? bytes
                : SIZE_MAX;
 }

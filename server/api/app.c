@@ -42,8 +42,11 @@ static void copy_name(const struct api_route *route, const char *path,
 static void open_request(struct api_request *request, struct api_state *state,
                          const struct http_request *http, struct http_response *response,
                          const struct api_route *route) {
-    *request =
-        (struct api_request){.state = state, .http = http, .response = response, .route = route};
+    memset(request, 0, offsetof(struct api_request, fields.given));
+    request->state = state;
+    request->http = http;
+    request->response = response;
+    request->route = route;
     copy_name(route, http->path, request->name);
     account_open(&request->account, &state->budget, BASE);
 }

@@ -70,12 +70,13 @@ struct api_request {
     struct api_input input; /* what came */
     /* The meaning of the body. */
     struct codec_document *body; /* owned; NULL before it is parsed */
-    struct fields fields;        /* the members of the body; each is a key of this route */
     struct generated generated;  /* the matrices that are drawn or embedded before the work */
     struct api_run run;          /* what is computed */
     /* The answer. */
     enum api_format format;
     struct tensors_answer tensors; /* used if the answer has binary tensors */
+    struct fields fields; /* the members of the body; each is a key of this route. A new request
+                             sets none of them, so they are the last. */
 };
 
 /* Answers a request whose body is complete; run.submitted is the present time. Returns true if the

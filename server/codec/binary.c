@@ -331,7 +331,7 @@ bool codec_stream_add(struct codec_stream *stream, const struct codec_value *val
     tensor->type = (int)spec->type;
     tensor->arrived = true;
     tensor->capacity = 0;
-    tensor->data = tensor->few; /* of a tensor without elements, no byte of which arrives */
+    tensor->data = tensor; /* of a tensor without elements, no byte of which arrives */
     tensor->texts = spec->texts ? codec_count(spec->rank, spec->shape) : 0;
     memcpy(tensor->shape, spec->shape, sizeof tensor->shape);
     stream->list[stream->count++] =

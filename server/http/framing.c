@@ -328,7 +328,7 @@ void framing_media_type(const struct framing_header *header, char *out, size_t s
         if (c == ';' || c == ' ' || c == '\t') {
             break;
         }
-        out[length++] = (char)tolower((unsigned char)c);
+        out[length++] = c >= 'A' && c <= 'Z' ? (char)(c | ' ') : c;
     }
     out[length] = '\0';
 }

@@ -126,7 +126,8 @@ static enum MHD_Result collect_parameter(void *request_, enum MHD_ValueKind kind
 static enum MHD_Result take_head(struct http_connection *own, const char *url, const char *method,
                                  const char *version, void **closure) {
     const bool compression = own->server->options.compression;
-    struct header_list list = {.count = 0};
+    struct header_list list;
+    list.count = 0;
     MHD_get_connection_values_n(own->mhd, MHD_HEADER_KIND, collect_header, &list);
     struct framing_head head = {
         .method = method,

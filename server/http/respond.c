@@ -13,7 +13,7 @@
 
 enum {
     BLOCK = 4 * 1024,  /* bytes of libmicrohttpd's buffer for chunks; HTTP/1.0 uses it */
-    PIECE = 64 * 1024, /* bytes of a streamed body that are made at a time, at most */
+    PIECE = 64 * 1000, /* bytes of a streamed body that are made at a time; two chunks hold them */
     SLICE = 8 * 1024,  /* bytes of a piece after which the clock is read */
     LITTLE = 32 * 1024 /* bytes that may be sent under libmicrohttpd's own idle timeout */
 };
@@ -32,20 +32,16 @@ static bool add_header(struct MHD_Response *out, const char *name, const char *v
  * OpenBLAS loads libquadmath, which registers formats of its own, and then all formats take the
  * slow path of glibc: the four timings took as long as the computation of a small request. */
 static char *put_number(char *out, uint64_t number, bool thousandths) {
-    char digits[24];
-    size_t count = 0;
-    do {
-        digits[count++] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0 || (thousandths && count < 4));
-    while (count > 0) {
-        *out++ = digits[--count];
+    char digits[24] = "";
+    size_t at = sizeof digits - 1; /* the last NUL ends the text */
+    for (int count = 0; number > 0 || count < (thousandths ? 4 : 1); count++) {
         if (thousandths && count == 3) {
-            *out++ = '.';
+            digits[--at] = '.';
         }
+        digits[--at] = (char)('0' + number % 10);
+        number /= 10;
     }
-    *out = '\0';
-    return out;
+    return stpcpy(out, digits + at);
 }
 
 static char *put_timing(char *out, const char *name, double milliseconds) {
@@ -192,6 +188,7 @@ static double make_piece(struct http_call *call) {
         stream->size += size;
         spent = clock_ms_since(start);
     }
+    call->response.timing[HTTP_TIMING_ENCODE] += spent;
     return spent;
 }
 

@@ -264,7 +264,8 @@ Test(log, lines_left_out_are_counted) {
 }
 
 /* A computation takes some tenths of a second on a server that is otherwise idle. It hardly waits,
- * and reading its short body takes hardly any time. The header of the answer has the same times. */
+ * and reading its short body takes hardly any time. The header of the answer has the same times,
+ * without what is encoded after it. */
 Test(log, stages_have_their_own_names) {
     static const char body[] =
         "{\"random\":{\"generator\":\"numpy\",\"seed\":1},\"return\":[\"entropy\"],"
@@ -292,7 +293,8 @@ Test(log, stages_have_their_own_names) {
         char name[32];
         snprintf(name, sizeof name, "%s_ms", stages[i]);
         cr_expect(json_number(json_get(json, name), &ms[i]), "%s: %s", name, line);
-        cr_expect(fabs(ms[i] - said[i]) < 0.0015, "%s: not %s, %g", timing, name, ms[i]);
+        cr_expect((i == 3 || ms[i] < said[i] + 0.0015) && ms[i] > said[i] - 0.0015,
+                  "%s: not %s, %g", timing, name, ms[i]);
     }
     cr_expect(ms[2] > ms[0] && ms[2] > ms[1] && ms[2] > ms[3], "%s", timing);
     json_free(json);

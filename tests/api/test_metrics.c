@@ -88,6 +88,24 @@ Test(daemon, metrics_count_every_request) {
     daemon_end();
 }
 
+/* A long answer is encoded while it is sent, after its head. The metric counts that, too. */
+Test(daemon, encoding_counts_to_the_last_byte) {
+    struct client_response response;
+    size_t size;
+    char *body = json_body("{\"X\":#4000x8}", &size);
+    daemon_start((const char *const[]){NULL});
+    cr_assert(client_request(the_daemon.port, "POST", "/softmax", NULL, body, size, &response));
+    cr_assert_eq(response.status, 200, "%s", response.body);
+    const char *encode = strstr(response.headers, "encode;dur=");
+    cr_assert_not_null(encode);
+    daemon_await_metric("attentiond_stage_duration_seconds_count{stage=\"encode\"}", 1);
+    cr_expect_gt(daemon_metric("attentiond_stage_duration_seconds_sum{stage=\"encode\"}") * 1e3,
+                 strtod(encode + strlen("encode;dur="), NULL) + 0.001);
+    client_response_free(&response);
+    free(body);
+    daemon_end();
+}
+
 /* The server counts work that it refuses, that is late, or that its client gave up. Other clients
  * get a 503 with Retry-After while the queue is full. */
 Test(daemon, busy_servers_say_so) {

@@ -6,17 +6,7 @@
 #include "base/status.h"
 
 size_t attn_dtype_size(attn_dtype dtype) {
-    switch (dtype) {
-    case ATTN_FLOAT32:
-        return sizeof(float);
-    case ATTN_FLOAT64:
-        return sizeof(double);
-    case ATTN_BOOL:
-        return 1;
-    case ATTN_INT64:
-        return sizeof(int64_t);
-    }
-    return 0;
+    return dtype_size(dtype);
 }
 
 bool attn_tensor_count(const attn_tensor *tensor, size_t *count) {
@@ -30,8 +20,7 @@ bool attn_tensor_count(const attn_tensor *tensor, size_t *count) {
 
 bool attn_tensor_bytes(const attn_tensor *tensor, size_t *bytes) {
     size_t count;
-    return attn_tensor_count(tensor, &count) &&
-           size_mul(count, attn_dtype_size(tensor->dtype), bytes);
+    return attn_tensor_count(tensor, &count) && size_mul(count, dtype_size(tensor->dtype), bytes);
 }
 
 const char *shape_text(const attn_tensor *tensor, char text[SHAPE_TEXT]) {

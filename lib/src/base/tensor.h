@@ -36,6 +36,21 @@ static inline size_t end_of(size_t first, size_t some, size_t all) {
     return all - first < some ? all : first + some;
 }
 
+/* Does what attn_dtype_size() does, without a call. */
+static inline size_t dtype_size(attn_dtype dtype) {
+    switch (dtype) {
+    case ATTN_FLOAT32:
+        return sizeof(float);
+    case ATTN_FLOAT64:
+        return sizeof(double);
+    case ATTN_BOOL:
+        return 1;
+    case ATTN_INT64:
+        return sizeof(int64_t);
+    }
+    return 0;
+}
+
 /* Returns element `index` of an array of floats. */
 static inline double number_at(const void *data, attn_dtype dtype, size_t index) {
     return dtype == ATTN_FLOAT32 ? (double)((const float *)data)[index]

@@ -94,7 +94,7 @@ static double cost_of_score(const attn_plan *plan) {
  * next. */
 static bool stay_in_cache(const attn_plan *plan) {
     const double numbers = (double)plan->m * plan->schedule.read_columns;
-    return numbers * (double)attn_dtype_size(plan->dtype) <= 1 << 21;
+    return numbers * (double)dtype_size(plan->dtype) <= 1 << 21;
 }
 
 /* The cost of one number of a key or value for one query. A key that is not in the cache is read
@@ -259,7 +259,7 @@ static double cost_of_projection(const struct projection *p) {
 /* The cost of memory: inputs are read from it once, and results and workspace are written to fresh
  * memory. */
 static double cost_of_memory(const attn_plan *plan) {
-    const double size = (double)attn_dtype_size(plan->dtype);
+    const double size = (double)dtype_size(plan->dtype);
     const bool once = stay_in_cache(plan); /* otherwise cost_of_product counts keys and values */
     const double inputs =
         plan->form.projected
@@ -318,7 +318,7 @@ double cost_of_softmax(const attn_plan *plan) {
         SLICE = 5000 /* beginning a unit of work */
     };
     const struct slices *s = &plan->slices;
-    const double size = (double)attn_dtype_size(plan->dtype);
+    const double size = (double)dtype_size(plan->dtype);
     const double numbers = (double)s->outer * (double)s->count * (double)s->inner;
     const double parts = (double)s->outer * (double)s->across * (double)s->chunks;
     double tasks = 0, each = EXP * size / 4;

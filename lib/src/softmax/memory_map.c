@@ -73,7 +73,7 @@ bool memory_map_workspace(attn_plan *plan) {
     const struct tiling *t = &plan->tiling;
     struct schedule *s = &plan->schedule;
     struct workspace_map *map = &s->workspace;
-    const size_t size = attn_dtype_size(plan->dtype), rows = plan->batch * plan->heads * plan->n;
+    const size_t size = dtype_size(plan->dtype), rows = plan->batch * plan->heads * plan->n;
     const bool projected = plan->form.projected,
                statistics = plan_wants(plan, ATTN_WANT(STATISTICS));
     const size_t q = projected || plan_prepares_queries(plan) ? plan->in.q.numbers : 0;
@@ -110,7 +110,7 @@ bool memory_map_scratch(attn_plan *plan, size_t d, size_t d_v) {
     const struct tiling *t = &plan->tiling;
     struct schedule *s = &plan->schedule;
     struct scratch_map *map = &s->scratch;
-    const size_t size = attn_dtype_size(plan->dtype), rows = t->scratch_rows;
+    const size_t size = dtype_size(plan->dtype), rows = t->scratch_rows;
     const bool whole = path->materialized && !path->long_rows;
     const bool parts = path->adds_parts || (path->splits_keys && !path->long_rows);
     const bool prepares =

@@ -128,12 +128,11 @@ static attn_status check_input(const attn_plan *plan, attn_result gradient, attn
 
 attn_status plan_check_gradients(attn_plan *plan, const attn_options *o, attn_error *error) {
     const attn_upstream *up = o->upstream;
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        if (result_is((attn_result)r, RESULT_LINEAR) && plan_wants(plan, UINT64_C(1) << r)) {
-            return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
-                             "%s is a result of linear attention only",
-                             attn_result_name((attn_result)r));
-        }
+    const uint64_t linear = plan->results.wanted & RESULTS_OF(RESULT_LINEAR);
+    if (linear != 0) {
+        return attn_fail(error, ATTN_INVALID_ARGUMENT, "results",
+                         "%s is a result of linear attention only",
+                         attn_result_name((attn_result)__builtin_ctzll(linear)));
     }
     if (up != NULL && up->state != NULL) {
         return attn_fail(error, ATTN_INVALID_ARGUMENT, "grad_present_state",
@@ -474,7 +473,7 @@ static void cut_start(attn_plan *plan) {
 
 void plan_cut_gradients(attn_plan *plan, size_t d) {
     struct gradients *g = &plan->gradients;
-    const size_t size = attn_dtype_size(plan->dtype), panel = size_max(1, plan->tiling.panel);
+    const size_t size = dtype_size(plan->dtype), panel = size_max(1, plan->tiling.panel);
     if (!g->wanted) {
         return;
     }

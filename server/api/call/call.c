@@ -33,7 +33,11 @@ struct call *call_new(struct api_request *request, struct call *before) {
         reply_no_memory(request);
         return NULL;
     }
-    memset(call, 0, sizeof *call);
+    /* The rest of a layer is set when the call uses one, and a tensor of rank 0 is not given. */
+    memset(call, 0, offsetof(struct call, stored.weights.use.projection));
+    for (size_t i = 0; i < sizeof call->tensors / sizeof(attn_tensor); i++) {
+        ((attn_tensor *)&call->tensors)[i].rank = 0;
+    }
     if (before != NULL) {
         before->next = call;
     }
@@ -61,24 +65,24 @@ attn_status call_plan_multihead(struct call *call, attn_error *error) {
 
 /* Plans a call, and the reference that its comparison needs. */
 static bool make_plans(struct call *call, struct api_request *request, call_plan *plan) {
-    struct codec_error codec_error = {0};
+    struct codec_error *codec_error = &request->input.error;
     attn_error error = {0};
     if (plan(call, &error) != ATTN_OK) {
         fields_refuse(request, &error);
         return false;
     }
     if (call->comparison != NULL &&
-        !comparison_check(call, &request->account, plan, request->body, &codec_error)) {
-        reply_codec_error(request, &codec_error);
+        !comparison_check(call, &request->account, plan, request->body, codec_error)) {
+        reply_codec_error(request, codec_error);
         return false;
     }
     return true;
 }
 
 bool call_make(struct call *call, struct api_request *request, call_read *read, call_plan *plan) {
-    struct codec_error codec_error = {0};
-    if (!read(call, request, &codec_error) || !excluded_check(call, request->body, &codec_error)) {
-        reply_codec_error(request, &codec_error);
+    struct codec_error *error = &request->input.error;
+    if (!read(call, request, error) || !excluded_check(call, request->body, error)) {
+        reply_codec_error(request, error);
         return false;
     }
     /* The memory of a plan is known only when it is made, so the most that sequences may take is
@@ -173,11 +177,12 @@ static size_t empty_bytes(const attn_result_tensor *tensor) {
 }
 
 /* Adds the bytes of the empty arrays of all results. Returns false if that does not fit. */
-static bool add_empty_arrays(const attn_plan *plan, size_t *bytes) {
+static bool add_empty_arrays(const struct call *call, size_t *bytes) {
     bool fits = true;
-    for (int r = 0; r < ATTN_RESULT_COUNT; r++) {
-        for (size_t part = 0; part < attn_plan_parts(plan, (attn_result)r); part++) {
-            const size_t more = empty_bytes(attn_plan_tensor(plan, (attn_result)r, part));
+    for (uint64_t bits = call->options.results; bits != 0; bits &= bits - 1) {
+        const attn_result result = (attn_result)__builtin_ctzll(bits);
+        for (size_t part = 0; part < attn_plan_parts(call->plan, result); part++) {
+            const size_t more = empty_bytes(attn_plan_tensor(call->plan, result, part));
             fits = fits && !__builtin_add_overflow(*bytes, more, bytes);
         }
     }
@@ -202,7 +207,7 @@ static bool add_to_job(const struct call *call, unsigned threads, struct job *jo
             return false;
         }
     }
-    return attn_plan_bytes(plan, threads, &bytes) && add_empty_arrays(plan, &bytes) &&
+    return attn_plan_bytes(plan, threads, &bytes) && add_empty_arrays(call, &bytes) &&
            !__builtin_add_overflow(*total, bytes, total);
 }
 

@@ -33,15 +33,6 @@ struct call {
     attn_linear linear;       /* of a call of linear attention, without Q, K and V */
     const attn_tensor *q, *k, *v;
     struct call_weights *weights; /* of multihead.projections; NULL: they are those of a layer */
-    struct {
-        attn_tensor q, k, v, x, context, value_context, w_o, b_o, bias_k, bias_v;
-        attn_tensor mask, key_padding, bias, decay, alibi_slopes, sink, past_k, past_v;
-        attn_tensor b_q, b_k, b_v; /* of Q, K and V without projections */
-        attn_tensor norm_q, norm_k, norm_v, rotary_cos, rotary_sin, positions;
-        attn_tensor grad_output, grad_lse, grad_weights, grad_present_state;
-        attn_tensor beta, past_state, gate, w_g, b_g;
-    } tensors;
-    struct stored stored; /* the layer whose weights the call takes */
     bool all_layers; /* the answer lists the results of this call and of those that follow it */
     double scalar;   /* the number, in the dtype of the body, if `sink` is a number */
     int axis;        /* the axis of /softmax */
@@ -55,6 +46,15 @@ struct call {
     pthread_mutex_t mutex;         /* guards the next two members while tasks run */
     size_t failed;                 /* the task that `error` is about */
     attn_error error;
+    struct stored stored; /* the layer whose weights the call takes */
+    struct {
+        attn_tensor q, k, v, x, context, value_context, w_o, b_o, bias_k, bias_v;
+        attn_tensor mask, key_padding, bias, decay, alibi_slopes, sink, past_k, past_v;
+        attn_tensor b_q, b_k, b_v; /* of Q, K and V without projections */
+        attn_tensor norm_q, norm_k, norm_v, rotary_cos, rotary_sin, positions;
+        attn_tensor grad_output, grad_lse, grad_weights, grad_present_state;
+        attn_tensor beta, past_state, gate, w_g, b_g;
+    } tensors;
 };
 
 /* Returns a call whose options are the defaults, which returns output and weights. It follows the

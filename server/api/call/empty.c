@@ -121,7 +121,7 @@ static bool make_input(const struct fields *fields, struct codec_document *docum
                        const struct input *input, struct codec_error *error) {
     const struct codec_value *value = fields_get(fields, input->name);
     size_t shape[ATTN_MAX_RANK];
-    const size_t rank = value == NULL ? 0 : codec_empty_shape(value, shape);
+    const size_t rank = codec_empty_shape(value, shape);
     if (rank == 0 || rank == ATTN_MAX_RANK) { /* a reader refuses what has so many axes */
         return true;
     }
@@ -154,7 +154,7 @@ static bool make_rule(const struct fields *fields, struct codec_document *docume
                       const char *name, struct codec_error *error) {
     const struct codec_value *value = fields_get(fields, name);
     size_t shape[ATTN_MAX_RANK];
-    size_t rank = value == NULL ? 0 : codec_empty_shape(value, shape);
+    size_t rank = codec_empty_shape(value, shape);
     if (rank == 0) {
         return true;
     }
@@ -169,7 +169,14 @@ bool empty_make(const struct fields *fields, struct codec_document *document,
     static const char *const rules[] = {"mask", "bias"};
     static const char *const whole[] = {"key_padding",  "positions", "grad_output", "grad_lse",
                                         "grad_weights", "decay",     "beta"};
+    size_t shape[ATTN_MAX_RANK], empty = 0;
     bool good = true;
+    for (size_t i = 0; i < fields->count; i++) {
+        empty += codec_empty_shape(fields->given[i].value, shape);
+    }
+    if (empty == 0) { /* as in most requests */
+        return true;
+    }
     for (size_t i = 0; good && i < INPUTS && fields->at != FIELDS_AT_SOFTMAX; i++) {
         good = make_input(fields, document, &inputs[i], error);
     }
@@ -177,10 +184,8 @@ bool empty_make(const struct fields *fields, struct codec_document *document,
         good = make_rule(fields, document, rules[i], error);
     }
     for (size_t i = 0; good && i < sizeof whole / sizeof *whole; i++) {
-        const struct codec_value *value = fields_get(fields, whole[i]);
-        good = value == NULL || codec_make_empty(document, value, error);
+        good = codec_make_empty(document, fields_get(fields, whole[i]), error);
     }
-    const struct codec_value *x = fields_get(fields, "X");
-    return good &&
-           (x == NULL || fields->at != FIELDS_AT_SOFTMAX || codec_make_empty(document, x, error));
+    return good && (fields->at != FIELDS_AT_SOFTMAX ||
+                    codec_make_empty(document, fields_get(fields, "X"), error));
 }

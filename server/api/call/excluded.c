@@ -290,9 +290,9 @@ struct job_phases **excluded_add_phases(struct call *call, struct job_phases **e
 
 bool excluded_end(const struct call *call, struct api_request *request) {
     const struct excluded *x = call->excluded;
-    struct codec_error error = {0};
     for (size_t i = 0; x != NULL && i < x->count; i++) {
         if (x->list[i].special != SIZE_MAX) {
+            struct codec_error error = {0};
             codec_refuse_special(request->body, x->list[i].value, x->list[i].special, &error);
             if (x->list[i].scale != NULL) {
                 const size_t used = strlen(error.message);

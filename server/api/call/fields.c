@@ -263,11 +263,12 @@ static void add_value(struct fields *fields, size_t row, const struct codec_valu
         fields->given[place] = fields->given[place - 1];
     }
     fields->given[place] = (struct fields_given){&table[row], value};
+    fields->initials |= UINT64_C(1) << table[row].name[0] % 64;
 }
 
 void fields_find(struct fields *fields, const struct codec_value *object, unsigned at) {
     fields->at = at;
-    fields->count = 0;
+    fields->count = fields->initials = 0;
     fields->unknown = codec_kind_of(object) != CODEC_OBJECT;
     if (fields->unknown) {
         return;
@@ -386,10 +387,9 @@ bool fields_check(const struct fields *fields, const struct codec_document *docu
 }
 
 const struct codec_value *fields_get(const struct fields *fields, const char *name) {
-    for (size_t i = 0; i < fields->count; i++) {
-        /* The first character excludes most names without a call. */
-        if (fields->given[i].row->name[0] == name[0] &&
-            strcmp(fields->given[i].row->name, name) == 0) {
+    const bool may_be = (fields->initials >> name[0] % 64 & 1) != 0; /* excludes most names */
+    for (size_t i = 0; may_be && i < fields->count; i++) {
+        if (strcmp(fields->given[i].row->name, name) == 0) {
             return fields->given[i].value;
         }
     }
@@ -492,11 +492,7 @@ void fields_infinity_keys(const char *keys[static API_INFINITY_KEYS]) {
 }
 
 const char *fields_null_key(unsigned at) {
-    size_t row = 0;
-    while (row < ROWS && (table[row].kind != FIELD_LOGITS || (table[row].at & at) == 0)) {
-        row++;
-    }
-    return row < ROWS ? table[row].name : NULL;
+    return (at & SOFTMAX) != 0 ? key_of(FIELD_LOGITS) : NULL; /* logits are a key of it alone */
 }
 
 bool fields_takes_infinity(const char *name) {

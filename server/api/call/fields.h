@@ -45,8 +45,9 @@ enum fields_draw {
 
 /* The members of one object of a body. */
 struct fields {
-    unsigned at;  /* the bit FIELDS_AT_* of the object */
-    bool unknown; /* the value is no object, or it has a member that is no key */
+    unsigned at;       /* the bit FIELDS_AT_* of the object */
+    bool unknown;      /* the value is no object, or it has a member that is no key */
+    uint64_t initials; /* a bit for each first letter of a key, modulo 64 */
     size_t count;
     struct fields_given {
         const struct field *row;

@@ -17,22 +17,22 @@ struct codec_error;
  * layer_end(). */
 struct stored_weights {
     struct layers *layers; /* borrowed; NULL: there is no layer */
-    struct layer_use use;
     struct job_phases phases;
     size_t tasks;   /* 0: the weights are packed already */
     size_t scratch; /* bytes that one task needs */
     double cost;
     char reason[LAYERS_REASON]; /* why the weights cannot be read; empty if they can */
+    struct layer_use use;
 };
 
 /* The layer of a call. Zero-initialise; without a layer the functions below do nothing. */
 struct stored {
-    struct stored_weights weights;
     size_t item, count;       /* the layer is number `item` of the `count` layers of the request */
     attn_tensor bias;         /* the relative bias, with the bias of the request, in `numbers` */
     const attn_tensor *given; /* the bias of the request, or NULL */
     void *numbers;            /* of the bias; NULL if the layer has none */
     struct job_phases phases; /* make the bias */
+    struct stored_weights weights;
 };
 
 /* Checks that some of these layers of a catalogue are served, counts them, and checks that their

@@ -215,17 +215,11 @@ bool codec_tensor_room_for(struct codec_tensor *tensor, struct account *account,
     return true;
 }
 
-bool codec_tensor_trim(struct codec_tensor *tensor, struct account *account) {
-    const size_t bytes = tensor->count * attn_dtype_size(tensor->dtype);
-    if (tensor->borrowed && bytes <= sizeof tensor->few) {
-        memmove(tensor->few, tensor->data, bytes);
-        tensor->data = tensor->few;
-        tensor->capacity = tensor->count;
-        return true;
+void codec_tensor_trim(struct codec_tensor *tensor, struct account *account) {
+    if (!tensor->borrowed) { /* if it fails, the buffer stays, which is too long */
+        resize(tensor, account, tensor->count * attn_dtype_size(tensor->dtype));
     }
-    const bool done = resize(tensor, account, bytes);
     tensor->capacity = tensor->count;
-    return done || !tensor->borrowed; /* a buffer that is too long is good, a borrowed one is not */
 }
 
 void codec_tensor_free(struct codec_tensor *tensor, struct account *account) {
@@ -303,7 +297,12 @@ static const char *add_run(struct codec_tensor *tensor, const char *text, const 
 
 const char *codec_tensor_add_run(struct codec_tensor *tensor, const char *text, const char *end,
                                  size_t *added, bool *after) {
-    const char *stop = add_run(tensor, text, end, added, after);
+    const char *stop = text;
+    *added = 0;
+    *after = false;
+    if (end - text >= DECIMAL_MARGIN) {
+        stop = add_run(tensor, text, end, added, after);
+    }
     const size_t left = (size_t)(end - stop);
     if (*after || left >= DECIMAL_MARGIN || tensor->count == tensor->capacity) {
         return stop;

@@ -42,7 +42,7 @@ struct codec_tensor {
     size_t bytes;  /* bytes of the buffer that are counted in the account */
     size_t pages;  /* bytes of the pages of its own, which may not all be provided yet */
     bool mapped;   /* the buffer has pages of its own; otherwise it is a block of malloc */
-    bool borrowed; /* the buffer is codec_tensor_init()'s `first` or `few`, and is not freed */
+    bool borrowed; /* the buffer is `first` of codec_tensor_init(), or lies in the document */
     attn_dtype dtype; /* ATTN_FLOAT32, ATTN_FLOAT64 or ATTN_BOOL */
     bool arrived;     /* the elements arrived as bytes */
     bool infinite;    /* the element `first_null` is -Infinity, and not null */
@@ -54,9 +54,8 @@ struct codec_tensor {
     size_t first_null;           /* the first element that is null or -Infinity, or TENSOR_NONE */
     size_t first_range; /* the first number out of range of the tensor's type, or TENSOR_NONE */
     char range_text[TENSOR_TEXT + 1]; /* the beginning of that number */
-    double few[2]; /* the buffer of a tensor that is small enough after codec_tensor_trim() */
-    size_t texts;  /* > 0: the bytes are so many texts, each after its length in four bytes */
-    int type;      /* the enum codec_type of a tensor that has a datatype; 0 in a body of JSON */
+    size_t texts; /* > 0: the bytes are so many texts, each after its length in four bytes */
+    int type;     /* the enum codec_type of a tensor that has a datatype; 0 in a body of JSON */
     struct codec_tensor_sides sides;
     const struct codec_value *value; /* the place of the tensor in the document, for messages */
     struct codec_tensor *next;       /* of the document; NULL after the last */
@@ -72,7 +71,7 @@ struct codec_tensor {
 /* The functions that take an account count the buffer there, and fail if the account refuses it. */
 
 /* Begins a tensor. The first elements go to `first`, a block of TENSOR_FIRST bytes that is borrowed
- * until codec_tensor_trim(). So a small tensor is allocated once, in its final size. */
+ * until the tensor ends. So a small tensor is allocated once, in its final size. */
 void codec_tensor_init(struct codec_tensor *tensor, attn_dtype dtype, int rank, void *first);
 
 /* Makes zeros of a tensor that has just begun. It has `count` elements in this shape and room for
@@ -110,8 +109,8 @@ static inline double codec_tensor_number(const struct codec_tensor *tensor, size
 const char *codec_tensor_add_run(struct codec_tensor *tensor, const char *text, const char *end,
                                  size_t *added, bool *after);
 
-/* Gives back the room that is left over. False if out of memory. */
-bool codec_tensor_trim(struct codec_tensor *tensor, struct account *account);
+/* Gives back the room that is left over, unless the buffer is borrowed. */
+void codec_tensor_trim(struct codec_tensor *tensor, struct account *account);
 void codec_tensor_free(struct codec_tensor *tensor, struct account *account);
 
 /* Forgets the sides, which nobody needs after the numbers were rounded. */

@@ -39,11 +39,8 @@ enum {
     MOST_BLOCK = 64 * 1024,
 };
 
-/* Makes room for `size` bytes at the end of the last block. The open text stays in one piece. */
-static bool make_room(struct codec_document *document, size_t size) {
-    if (document->used + size <= document->room) {
-        return true;
-    }
+/* Adds a block with room for `size` bytes. The open text stays in one piece. */
+static bool add_block(struct codec_document *document, size_t size) {
     struct block *last = document->last;
     const size_t open = document->used - document->text, needed = 2 * (open + size);
     const bool alone = document->text == 0 && open > 0;
@@ -66,6 +63,11 @@ static bool make_room(struct codec_document *document, size_t size) {
     document->used = open;
     document->text = 0;
     return true;
+}
+
+/* Makes room for `size` bytes at the end of the last block. */
+static bool make_room(struct codec_document *document, size_t size) {
+    return document->used + size <= document->room || add_block(document, size);
 }
 
 /* Returns space for a node or a tensor, or NULL if out of memory. No text is open. */
@@ -280,6 +282,15 @@ struct codec_tensor *document_new_tensor(struct codec_document *document,
     document->tensors++;
     set_type(to_change(value), cJSON_Raw)->valuestring = (char *)tensor;
     return tensor;
+}
+
+bool document_keep(struct codec_document *document, struct codec_tensor *tensor) {
+    const size_t bytes = tensor->count * attn_dtype_size(tensor->dtype);
+    void *data = allocate(document, bytes);
+    if (data != NULL) {
+        tensor->data = memcpy(data, tensor->data, bytes);
+    }
+    return data != NULL;
 }
 
 struct codec_tensor *document_next_tensor(const struct codec_document *document,

@@ -34,6 +34,10 @@ struct codec_tensor *document_new_tensor(struct codec_document *document,
                                          const struct codec_value *value, attn_dtype dtype,
                                          int rank, void *first);
 
+/* Moves the elements of a tensor from its borrowed buffer to the document. False if out of memory.
+ */
+bool document_keep(struct codec_document *document, struct codec_tensor *tensor);
+
 /* Returns the tensor that was made after this one, or NULL; NULL stands before the first. */
 struct codec_tensor *document_next_tensor(const struct codec_document *document,
                                           const struct codec_tensor *tensor);

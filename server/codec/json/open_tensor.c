@@ -69,26 +69,54 @@ bool reader_add_element(struct codec_reader *reader, enum reader_scalar kind, co
     return true;
 }
 
+/* Ends a row of numbers as long as the rows before it, whose bracket is at p, and begins the next
+ * one, if only a comma and at most one space lie between them. Returns where the next one begins,
+ * or p. */
+static const char *next_row(struct codec_reader *reader, const char *p, const char *end) {
+    const struct codec_tensor *tensor = reader->tensor;
+    struct reader_frame *row = &reader->frames[reader->depth - 1];
+    const char *next = end - p > 3 ? p + 2 + (p[2] == ' ') : p;
+    if (next == p || *p != ']' || p[1] != ',' || *next != '[' || tensor->rank < 2 ||
+        row->count != tensor->shape[tensor->rank - 1]) {
+        return p;
+    }
+    row[-1].count++;
+    row->offset = reader_offset(reader, next);
+    row->line = reader->line;
+    row->count = 0;
+    reader->expect = READER_EXPECT_VALUE_OR_END;
+    return next + 1;
+}
+
 const char *reader_scan_run(struct codec_reader *reader, const char *p, const char *end) {
     struct codec_tensor *tensor = reader->tensor;
     if (tensor->dtype == ATTN_BOOL || reader->depth - reader->base != (size_t)tensor->rank ||
         reader->options.integers) { /* a run does not tell how its numbers are written */
         return p;
     }
-    size_t added;
-    bool after;
-    p = codec_tensor_add_run(tensor, p, end, &added, &after);
-    if (added > 0) {
-        reader->frames[reader->depth - 1].count += added;
-        reader->expect = after ? READER_EXPECT_COMMA_OR_END : READER_EXPECT_VALUE;
+    while (true) {
+        size_t added;
+        bool after;
+        const char *stop = codec_tensor_add_run(tensor, p, end, &added, &after);
+        if (added > 0) {
+            reader->frames[reader->depth - 1].count += added;
+            reader->expect = after ? READER_EXPECT_COMMA_OR_END : READER_EXPECT_VALUE;
+        }
+        p = after ? next_row(reader, stop, end) : stop;
+        if (p == stop) {
+            return p;
+        }
     }
-    return p;
 }
 
 static bool end_tensor(struct codec_reader *reader) {
     struct codec_tensor *tensor = reader->tensor;
     reader->tensor = NULL;
-    return codec_tensor_trim(tensor, reader->options.account) || codec_no_memory(&reader->error);
+    if (tensor->borrowed && !document_keep(reader->document, tensor)) {
+        return codec_no_memory(&reader->error);
+    }
+    codec_tensor_trim(tensor, reader->options.account);
+    return true;
 }
 
 bool reader_end_row(struct codec_reader *reader) {

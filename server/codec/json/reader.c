@@ -174,6 +174,11 @@ static void scan(struct codec_reader *reader, const char *bytes, size_t size) {
             continue;
         default: {
             const char *start = p;
+            if (reader->held > 0 && (*p == '-' || (*p >= '0' && *p <= '9')) &&
+                !reader_begin_tensor(reader, false)) {
+                p = NULL;
+                continue;
+            }
             if (reader->tensor != NULL && reader_wants_value(reader)) {
                 p = reader_scan_run(reader, p, end);
             }
@@ -269,6 +274,8 @@ static struct codec_reader *create(const struct codec_options *options,
     }
     memset(reader, 0, offsetof(struct codec_reader, frames));
     reader->line.number = 1;
+    reader->keys.list = reader->few;
+    reader->keys.capacity = READER_FEW_KEYS;
     if (options != NULL) {
         reader->options = *options;
     }
@@ -309,7 +316,7 @@ void codec_reader_free(struct codec_reader *reader) {
     }
     struct account *account = reader->options.account;
     codec_document_free(reader->document);
-    account_free(account, reader->keys.list);
+    account_free(account, reader->keys.list != reader->few ? reader->keys.list : NULL);
     account_free(account, reader->keys.slots);
     account_free(account, reader);
 }

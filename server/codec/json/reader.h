@@ -16,7 +16,8 @@
 #include "codec/json/document.h"
 
 enum {
-    READER_MAX_SCALAR = 4096 /* most characters of a scalar: a number or a literal */
+    READER_MAX_SCALAR = 4096, /* most characters of a scalar: a number or a literal */
+    READER_FEW_KEYS = 16
 };
 
 /* The tokens that the grammar allows next. */
@@ -83,7 +84,7 @@ struct reader_key {
 
 /* The keys of all open objects. */
 struct reader_keys {
-    struct reader_key *list;
+    struct reader_key *list; /* owned, or `few` */
     size_t count, capacity;
     uint32_t *slots; /* the indices of the keys by their hash, plus 1; NULL: few keys are allowed */
     size_t slot_count; /* a power of two, at least twice max_keys */
@@ -130,6 +131,7 @@ struct codec_reader {
 
     /* A new reader sets nothing below, because most bodies need little of it. */
     struct reader_frame frames[CODEC_MAX_DEPTH];
+    struct reader_key few[READER_FEW_KEYS];    /* the keys, if there are not more */
     _Alignas(double) char first[TENSOR_FIRST]; /* the block in which each array begins */
     char scalar[READER_MAX_SCALAR];            /* the current scalar, if a chunk has cut it */
 };
@@ -165,7 +167,14 @@ void reader_point(struct codec_reader *reader, size_t levels);
 bool reader_is_under(const struct codec_reader *reader, const char *name);
 
 /* Counts bytes outside of tensors. False if there are too many. */
-bool reader_count(struct codec_reader *reader, size_t bytes);
+__attribute__((cold)) bool reader_refuse_bytes(struct codec_reader *reader);
+static inline bool reader_count(struct codec_reader *reader, size_t bytes) {
+    if (bytes > reader->options.max_bytes - reader->bytes) {
+        return reader_refuse_bytes(reader);
+    }
+    reader->bytes += bytes;
+    return true;
+}
 /* Adds a value to the innermost open array or object. Returns NULL on error. */
 struct codec_value *reader_add(struct codec_reader *reader, enum codec_kind kind);
 

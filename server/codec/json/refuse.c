@@ -122,20 +122,21 @@ bool document_refuse_element(const struct codec_document *document, const struct
 struct codec_tensor *document_find_tensor(const struct codec_document *document,
                                           const struct codec_value *value, const char *wanted,
                                           int min_rank, int max_rank, struct codec_error *error) {
-    const struct codec_value *at = value;
-    while (codec_kind_of(at) == CODEC_ARRAY && codec_size(at) > 0) {
-        at = codec_at(at, 0);
-    }
-    if (codec_kind_of(at) == CODEC_ARRAY) {
-        document_refuse(document, at, DOCUMENT_WHOLE, error, "is empty");
+    const enum codec_kind kind = codec_kind_of(value);
+    if (kind == CODEC_ARRAY) {
+        const struct codec_value *at = value;
+        while (codec_kind_of(at) == CODEC_ARRAY && codec_size(at) > 0) {
+            at = codec_at(at, 0);
+        }
+        if (codec_kind_of(at) == CODEC_ARRAY) {
+            document_refuse(document, at, DOCUMENT_WHOLE, error, "is empty");
+        } else {
+            document_refuse(document, value, DOCUMENT_WHOLE, error,
+                            "must be %s, not an array with %s in it", wanted, describe(at));
+        }
         return NULL;
     }
-    if (codec_kind_of(value) == CODEC_ARRAY) {
-        document_refuse(document, value, DOCUMENT_WHOLE, error,
-                        "must be %s, not an array with %s in it", wanted, describe(at));
-        return NULL;
-    }
-    if (codec_kind_of(value) != CODEC_TENSOR) {
+    if (kind != CODEC_TENSOR) {
         document_refuse_kind(document, value, wanted, error);
         return NULL;
     }

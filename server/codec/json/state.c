@@ -134,17 +134,12 @@ bool reader_is_under(const struct codec_reader *reader, const char *name) {
 
 /* ------------------------------------------------------------------------------------ document */
 
-bool reader_count(struct codec_reader *reader, size_t bytes) {
-    size_t limit = reader->options.max_bytes;
-    if (bytes > limit - reader->bytes) {
-        codec_error_set(&reader->error, CODEC_TOO_LARGE,
-                        "the body has more than %zu bytes outside of its matrices, which is a "
-                        "fixed limit",
-                        limit);
-        return false;
-    }
-    reader->bytes += bytes;
-    return true;
+bool reader_refuse_bytes(struct codec_reader *reader) {
+    codec_error_set(&reader->error, CODEC_TOO_LARGE,
+                    "the body has more than %zu bytes outside of its matrices, which is a fixed "
+                    "limit",
+                    reader->options.max_bytes);
+    return false;
 }
 
 struct codec_value *reader_add(struct codec_reader *reader, enum codec_kind kind) {

@@ -89,13 +89,16 @@ static bool add_key(struct codec_reader *reader, const char *name, size_t size) 
                         reader->options.max_keys);
         return false;
     }
-    struct reader_key *keys =
-        account_grow(reader->options.account, reader->keys.list, &reader->keys.capacity,
-                     reader->keys.count + 1, sizeof *keys);
-    if (keys == NULL) {
-        return codec_no_memory(&reader->error);
+    if (reader->keys.count == reader->keys.capacity) {
+        const bool few = reader->keys.list == reader->few;
+        struct reader_key *keys =
+            account_grow(reader->options.account, few ? NULL : reader->keys.list,
+                         &reader->keys.capacity, reader->keys.count + 1, sizeof *keys);
+        if (keys == NULL) {
+            return codec_no_memory(&reader->error);
+        }
+        reader->keys.list = few ? memcpy(keys, reader->few, sizeof reader->few) : keys;
     }
-    reader->keys.list = keys;
 
     /* A table begins with another hash in each run, so that no file can fill one of its slots. */
     const uint32_t basis = 2166136261u ^ (uint32_t)((uintptr_t)reader->keys.slots >> 12);

@@ -12,8 +12,8 @@ venv=$folder/venv-http node=$folder/node-http
 # These variables would choose OpenBLAS's kernels for us and for NumPy.
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 
-# The capacity of one core is measured without the peers.
-case " $* " in *" --capacity "*) exec /usr/bin/python3 "$here/run.py" --folder "$folder" "$@" ;; esac
+# The capacity of one core, and the instructions of a request, are measured without the peers.
+case " $* " in *" --capacity "* | *" --instructions "*) exec /usr/bin/python3 "$here/run.py" --folder "$folder" "$@" ;; esac
 
 # The copies of the requirements are written last, so a broken installation is made again.
 install() { # FOLDER REQUIREMENTS WHAT
