@@ -350,3 +350,19 @@ Test(laws, gradients_of_long_calls_stay_within_their_bounds, .timeout = 1200) {
     }
     print_worst(worst);
 }
+
+/* A stick that is too long for one task is broken in several phases. Few keys take all of it, and
+ * they lie so far apart that each phase has some of them. */
+Test(laws, gradients_of_long_sticks_stay_within_their_bounds, .timeout = 1200) {
+    enum {
+        KEYS = 120000,
+        APART = 5000
+    };
+    double worst[2][ATTN_RESULT_COUNT] = {{0}};
+    struct call c = draw_call(STICK | MASK, ATTN_FLOAT32, 2, 2, KEYS, 1, 1);
+    for (size_t i = 0; i < c.batch * c.heads * c.n * KEYS; i++) {
+        c.mask[i] = i % APART == 0;
+    }
+    check_bounds(c, 1, false, false, true, worst);
+    print_worst(worst);
+}

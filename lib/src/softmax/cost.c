@@ -61,6 +61,14 @@ enum {
     LEAST_ROWS = 8 /* of a block, if there are so many queries */
 };
 
+/* The cost of finding top_k, for each key. Forbidden keys have the weight 0 there. */
+static double cost_of_top_k(const attn_plan *plan) {
+    const double levels = log2((double)plan->m + 1);
+    return !plan_wants_top_k(plan)
+               ? 0
+               : SELECT + SORT * levels * (double)plan->results.top_k / (double)plan->m;
+}
+
 /* The cost of one score without the multiply-adds of its products. */
 static double cost_of_score(const attn_plan *plan) {
     const struct path *path = &plan->path;
@@ -83,11 +91,7 @@ static double cost_of_score(const attn_plan *plan) {
 #define COST_OF(of, name, kinds, cost) +(plan_wants(plan, ATTN_WANT(name)) ? (cost) : 0)
     cost += 0 RESULT_TABLE(COST_OF, );
     cost -= path->long_rows && plan_wants(plan, ATTN_WANT(ENTROPY)) ? LOGARITHM : 0;
-    if (plan_wants_top_k(plan)) {
-        const double levels = log2((double)plan->m + 1);
-        cost += SELECT + SORT * levels * (double)plan->results.top_k / (double)plan->m;
-    }
-    return cost;
+    return cost + cost_of_top_k(plan);
 }
 
 /* Returns whether the keys and values of one head stay in a cache from one block of queries to the
@@ -167,7 +171,8 @@ static double cost_of_visible(const attn_plan *plan, double share) {
     }
     const double rows = (double)plan->batch * (double)plan->heads * (double)plan->n;
     const double row = cost_of_row(plan), least = plan->path.plain ? ROW : GENERAL_ROW;
-    return rows * (share * row > least ? share * row : least) + cost_of_blocks(plan);
+    return rows * (fmax(share * row, least) + (1 - share) * (double)plan->m * cost_of_top_k(plan)) +
+           cost_of_blocks(plan);
 }
 
 double cost_of_preparing(const attn_plan *plan, enum prepare what) {

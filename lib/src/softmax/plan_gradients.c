@@ -27,6 +27,8 @@ enum {
     /* The rows of a tile if a row has more numbers than this. */
     LONG_ROW = 4096,
     LONG_ROW_TILE = 16,
+    /* The most that a row costs in a phase of GRADIENT_START. */
+    START_WORK = 1 << 26,
     /* The most columns of a head, so that a tile takes at most about 10 ms. */
     MOST_HEAD_COLUMNS = 16384,
     /* The multiply-adds of a block of a product of projections, and the sides of blocks. */
@@ -417,7 +419,7 @@ static void count_tasks(attn_plan *plan) {
     const struct partition *prepare = plan->schedule.prepare;
     size_t *tasks = g->tasks;
     g->steps = ceil_div(g->pairs, g->pairs_per_task) * g->rounds;
-    g->phases = GRADIENT_COUNT - 1 + g->steps;
+    g->phases = GRADIENT_COUNT - 2 + g->starts + g->steps;
     for (int i = 0; i < SUMS_COUNT; i++) {
         g->clears[i] = ceil_div(sums_count(plan, i), COPY_NUMBERS);
         tasks[GRADIENT_OUT] += g->clears[i];
@@ -452,23 +454,30 @@ static void count_tasks(attn_plan *plan) {
                    (double)(plan->n + plan->m);
     }
     for (int phase = 0; phase < GRADIENT_COUNT; phase++) {
-        g->cost +=
-            (double)tasks[phase] * (phase == GRADIENT_STEP ? (double)g->steps : 1) * TASK_COST;
+        const size_t times = phase == GRADIENT_START  ? g->starts
+                             : phase == GRADIENT_STEP ? g->steps
+                                                      : 1;
+        g->cost += (double)tasks[phase] * (double)times * TASK_COST;
     }
 }
 
-/* Cuts the queries that get their `delta` into tasks. Sticks need scores and dP of rows then. */
+/* Cuts the queries that get their `delta` into tasks. Sticks need scores and dP of rows then, and
+ * each phase has some of the keys of all rows. */
 static void cut_start(attn_plan *plan) {
     struct gradients *g = &plan->gradients;
     const double of_dtype = plan->dtype == ATTN_FLOAT64 ? 2 : 1;
-    const double stick =
-        (double)plan->m * of_dtype * (DOT * plan->schedule.columns + GENERAL_SCORE + STICK_SCORE);
+    const double key = stick_tiles(plan) > 0
+                           ? of_dtype * (DOT * plan->schedule.columns + GENERAL_SCORE + STICK_SCORE)
+                           : 0;
     const double row = plan->schedule.columns * 20 + 2000 +
-                       (plan_has(plan, INPUT_GRAD_WEIGHTS) ? cost_of_row(plan) : 0) +
-                       (plan->options.normalization == ATTN_STICK_BREAKING ? stick : 0);
+                       (plan_has(plan, INPUT_GRAD_WEIGHTS) ? cost_of_row(plan) : 0);
     const size_t rows = plan->batch * plan->heads * plan->n;
-    g->start = partition_units(rows, row * (double)rows);
-    g->cost = row * (double)rows + plan->schedule.input_cost;
+    const double fit = START_WORK / fmax(key, 1) / (double)g->tile_keys;
+    g->start_keys = size_max(1, (size_t)fmin(fit, (double)plan->m)) * g->tile_keys;
+    g->starts = key > 0 ? ceil_div(plan->m, g->start_keys) : 1;
+    const double all = (double)rows * (row + (double)plan->m * key);
+    g->start = partition_units(rows, all / (double)g->starts);
+    g->cost = all + plan->schedule.input_cost;
 }
 
 void plan_cut_gradients(attn_plan *plan, size_t d) {

@@ -9,7 +9,7 @@
 #include "partition.h"
 #include "softmax/plan_multihead.h"
 
-/* The phases of the gradients. All but GRADIENT_STEP are one phase. */
+/* The phases of the gradients. All but GRADIENT_START and GRADIENT_STEP are one phase. */
 enum gradient_phase {
     GRADIENT_OUT,     /* gradients of the heads' outputs, of W_O and of b_O; numbers are cleared */
     GRADIENT_GATE,    /* gradients of the gate, and of what it is multiplied by */
@@ -65,6 +65,8 @@ struct gradients {
     struct broadcast bias;           /* the given one */
     size_t bias_keys;                /* the keys that have a bias */
     struct partition start;          /* queries that get their `delta` */
+    size_t starts, start_keys;       /* phases of GRADIENT_START, and the keys whose sticks each
+                                        breaks: the last ones first */
     size_t bias_numbers;             /* of its gradient, unless that is a sum over whole rows */
     struct partition copies[3];      /* heads of projected Q, K and V whose gradients are results */
     bool prepares[3]; /* have Q, K and V to be rotated back, or norms to be differentiated? */
@@ -89,9 +91,11 @@ static inline size_t projection_tasks(const struct gradients *g, int which) {
 
 /* Returns the kind of phase `phase` of the gradients. */
 static inline enum gradient_phase gradient_phase_of(const struct gradients *g, size_t phase) {
-    return phase < GRADIENT_STEP              ? (enum gradient_phase)phase
-           : phase < GRADIENT_STEP + g->steps ? GRADIENT_STEP
-                                              : (enum gradient_phase)(phase + 1 - g->steps);
+    const size_t steps = GRADIENT_START + g->starts, end = steps + g->steps;
+    return phase < GRADIENT_START ? (enum gradient_phase)phase
+           : phase < steps        ? GRADIENT_START
+           : phase < end          ? GRADIENT_STEP
+                                  : (enum gradient_phase)(phase - end + GRADIENT_COPY);
 }
 
 /* Checks whether a call has what the wanted gradients need. */
