@@ -47,19 +47,19 @@ static void choose_tile(attn_plan *plan, size_t d, size_t size) {
 /*
  * Cuts a projection of numbers of `size` bytes into tasks. Returns the number of tasks.
  *
- * A tile of weights that is packed in panels stays in an L2 cache while up to PROJECT_ROWS rows pass over
- * it.
+ * A tile of weights that is packed in panels stays in an L2 cache while up to PROJECT_ROWS rows
+ * pass over it. If the projections of a phase have few `columns` together, their rows are cut, too.
  *
  * With OpenBLAS's kernels for small products, a tile of PANELS_COLUMNS columns of the weights stays
- * in an L1 cache while up to PROJECT_ROWS rows pass over it, TILE_ROWS at a time. The tile is copied first,
- * because rows of weights lie pages apart. For up to SPARSE rows the copy costs more than it saves.
- * Weights in the form out_in are copied as soon as their product, which is a transposed one, would
- * be too large for these kernels without a copy.
+ * in an L1 cache while up to PROJECT_ROWS rows pass over it, TILE_ROWS at a time. The tile is
+ * copied first, because rows of weights lie pages apart. For up to SPARSE rows the copy costs more
+ * than it saves. Weights in the form out_in are copied as soon as their product, which is a
+ * transposed one, would be too large for these kernels without a copy.
  *
  * Without these kernels, products are large, up to SQUARE rows and columns, because each product
  * packs its rows anew. The columns of up to SPARSE rows are cut into SHARES.
  */
-static size_t choose_projection(attn_plan *plan, int which) {
+static size_t choose_projection(attn_plan *plan, int which, size_t columns) {
     struct projection *p = &plan->project[which];
     const size_t size = attn_dtype_size(plan->dtype);
     const struct tiling *t = &plan->tiling;
@@ -73,6 +73,10 @@ static size_t choose_projection(attn_plan *plan, int which) {
     p->task_columns = small ? PANELS_COLUMNS : SQUARE;
     while (p->task_rows > 1 &&
            cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
+        p->task_rows = (p->task_rows + 1) / 2;
+    }
+    while (small && p->task_rows >= 2 * LEAST_PROJECTED &&
+           ceil_div(columns, PANELS_COLUMNS) * ceil_div(p->rows, p->task_rows) < ENOUGH_PROJECTED) {
         p->task_rows = (p->task_rows + 1) / 2;
     }
     while (p->task_columns > (p->panel > 0 ? p->panel : 1) &&
@@ -442,12 +446,15 @@ attn_status plan_schedule(attn_plan *plan, attn_error *error) {
     choose_after_cuts(plan, d_v);
     plan_cut_gate(plan);
     plan_cut_gradients(plan, size_max(d, d_v));
-    s->tasks[PHASE_PROJECT] = choose_projection(plan, PROJECT_Q) +
-                              choose_projection(plan, PROJECT_K) +
-                              choose_projection(plan, PROJECT_V) +
-                              (plan->gate.is ? choose_projection(plan, PROJECT_GATE) : 0);
-    s->tasks[PHASE_OUT] =
-        plan_wants(plan, ATTN_WANT(OUTPUT)) ? choose_projection(plan, PROJECT_OUT) : 0;
+    const struct projection *all = plan->project;
+    const size_t columns = all[PROJECT_Q].ld + all[PROJECT_K].ld + all[PROJECT_V].ld;
+    s->tasks[PHASE_PROJECT] = choose_projection(plan, PROJECT_Q, columns) +
+                              choose_projection(plan, PROJECT_K, columns) +
+                              choose_projection(plan, PROJECT_V, columns) +
+                              (plan->gate.is ? choose_projection(plan, PROJECT_GATE, columns) : 0);
+    s->tasks[PHASE_OUT] = plan_wants(plan, ATTN_WANT(OUTPUT))
+                              ? choose_projection(plan, PROJECT_OUT, all[PROJECT_OUT].ld)
+                              : 0;
     if (!memory_map_workspace(plan) || !memory_map_scratch(plan, d, d_v)) {
         return attn_too_large(error);
     }
