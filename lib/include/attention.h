@@ -574,9 +574,10 @@ typedef enum attn_update {
  * of K, but with H_s heads: (B,H_s,n), or (B,H_s,n,d) for each row of S; packed (B,n,H_s) or
  * (B,n,H_s*d); sequences with an axis of heads (n,H_s) or (n,H_s,d). The batch axes may be 1 in
  * each, heads and n may be 1, and further axes of 1 may stand in front; but d numbers alone are not
- * for each row of S if there are d positions. If H_s is n, and not 1, then (n,H_s) is refused,
- * because it could be meant as (H_s,n): (n,H_s,1) and (n,H_s*d) are not. (H_s) is one number for
- * each head, if the call has heads, and not as many heads as positions.
+ * for each row of S if there are d positions. If H_s is n, and not 1, then (n,H_s) and, beside
+ * packed rows, (1,n,1) are refused, because the axes of heads and positions could be taken for each
+ * other: (n,H_s,1), (n,H_s*d), (n,1) and (1,H_s) are not. (H_s) is one number for each head, if the
+ * call has heads, and not as many heads as positions.
  *
  * The implied weights are those numbers A for which output = A V + what the past state gives. They
  * are 0 for all later positions.

@@ -345,7 +345,9 @@ static void make_gates(struct linear_call *c, attn_tensor *t, const struct linea
         (is_one ||
          (m == &c->decay ? m->rows == 1 && m->heads == c->H_s : m->heads == 1 && m->rows == c->n));
     const bool square = m->heads > 1 && m->heads == m->rows; /* may be meant the other way round */
-    const int further = c->axis_count == 0 && !is_list ? (int)(c->d_v % 5) : 0;
+    /* (1,n,1) may be one row of all heads, or one column of all positions. */
+    const bool open = m->columns == 1 && c->n == c->H_s && (m->heads == 1) != (m->rows == 1);
+    const int further = c->axis_count == 0 && !is_list && !open ? (int)(c->d_v % 5) : 0;
     *t = (attn_tensor){0};
     for (int i = 3; i <= further; i++) { /* axes of 1 that the call does not have */
         add_axis(t, 1);
@@ -360,7 +362,7 @@ static void make_gates(struct linear_call *c, attn_tensor *t, const struct linea
             add_axis(t, m->columns);
         } else if (has_heads(c)) {
             add_axis(t, m->heads * m->columns);
-            if (m->columns == 1 && (square || c->d_v % 4 == 1)) {
+            if (m->columns == 1 && !open && (square || c->d_v % 4 == 1)) {
                 add_axis(t, 1);
             }
         } else if (by_column) {

@@ -95,7 +95,7 @@ Test(linear, long_calls_agree_with_the_recurrence, .timeout = 36000) {
 
 /* Calls that the search for drawn calls found to be wrong, before they were mended. */
 Test(linear, calls_that_were_wrong_agree_with_the_recurrence, .timeout = 1200) {
-    static const uint64_t seeds[] = {927000635, 927002994, 927003225, 31013652};
+    static const uint64_t seeds[] = {927000635, 927002994, 927003225, 31013652, 51000183};
     for (size_t i = 0; i < COUNT(seeds); i++) {
         check_linear(draw_linear_call(seeds[i], false), seeds[i], true);
     }

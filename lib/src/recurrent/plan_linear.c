@@ -271,6 +271,18 @@ static attn_status one_row_of_gates(const attn_plan *plan, const attn_tensor *t,
                      name, shape_text(t, got), plan->linear->d);
 }
 
+/* Fails because (1,n,1) beside packed rows may be one row of all heads, with a further axis, or the
+ * positions of one head, with a further axis in front. */
+static attn_status one_column_of_gates(const attn_plan *plan, const attn_tensor *t,
+                                       const char *name, attn_error *error) {
+    char got[SHAPE_TEXT];
+    return attn_fail(error, ATTN_SHAPE_MISMATCH, name,
+                     "%s has the shape %s, and there are as many heads as positions: let it end "
+                     "with the axes (%zu,1) if it has a number for each position, or (1,%zu) if it "
+                     "has one for each head, and leave out a further axis of 1",
+                     name, shape_text(t, got), plan->n, plan->n);
+}
+
 /* How a shape is read. */
 struct reading {
     bool by_column;
@@ -340,6 +352,11 @@ static attn_status resolve_gates(attn_plan *plan, const attn_tensor *t, const ch
     }
     if (r.by_column && !form->packed && l->d == plan->n && plan->n > 1 && out->stride[0] == l->d) {
         return one_row_of_gates(plan, t, name, error);
+    }
+    const size_t *rows = own.shape + own.rank - r.last;
+    if (form->packed && r.last == 3 && own.shape[0] == 1 && rows[0] == 1 && rows[1] == plan->n &&
+        plan->n > 1 && rows[2] == 1) {
+        return one_column_of_gates(plan, t, name, error);
     }
     if (form->packed && !(r.by_column && r.last == 2)) {
         ATTN_TRY(check_square(&own, name, own.rank - r.last, form->axis_count, error));
