@@ -5,32 +5,23 @@
  * of a call is right, and 3 if the cost is three times too small.
  *
  *   bench_costs [CALLS [SEED [ONLY]]]   ONLY: runs this call alone, with the time of each phase
- *   bench_costs --tiny [CALLS [SEED [ONLY]]]   the same with inputs that hold denormal numbers
- *
- * Intel's CPUs take about 150 cycles for an instruction that reads or makes a denormal number, and
- * others take none. So --tiny counts these instructions: each of them raises an exception. The
- * longest task of each phase gets ASSIST more for each of them.
  *
  * One thread runs everything. The time of a call is the CPU time of this thread, and of several
  * runs the shortest counts, so that other work does not matter. Results are written to fresh
  * memory, as those of a server are.
  */
-#define _GNU_SOURCE /* for the registers in <ucontext.h> */
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <ucontext.h>
 
 #include "attention.h"
 #include "blas_setup.h"
 #include "results.h"
 #include "support/rng.h"
 
-#define RATE   80.0  /* multiply-adds in a nanosecond */
-#define ASSIST 50e-9 /* seconds of an instruction with a denormal number */
+#define RATE 80.0 /* multiply-adds in a nanosecond */
 
 enum {
     NUMBERS = 1 << 25,      /* numbers in each array from which inputs are taken */
@@ -38,24 +29,12 @@ enum {
     RESULT_BYTES = 1 << 28, /* the most bytes of all results of a call */
     WIDE = 16384,           /* the most columns of a head of a call with gradients */
     MOST_SECONDS = 1,       /* the most seconds of a call, by its cost */
-    WORST = 16,             /* calls that are printed */
-    MOST_PHASES = 4096,     /* phases whose longest tasks are run again */
-    MOST_ASSISTS = 600000   /* that are counted of a task */
+    WORST = 16              /* calls that are printed */
 };
 
-/* The numbers of inputs: of size 1, so large that logits round badly, denormal, or of size 1 and
- * denormal in turn. */
-enum magnitude {
-    ORDINARY,
-    LARGE,
-    TINY,
-    MIXED,
-    MAGNITUDES
-};
-
-static float *narrow[MAGNITUDES];
-static double *wide[MAGNITUDES];
-static bool tiny_calls;
+/* The numbers of inputs: of size 1 (index 0), or so large that logits round badly (index 1). */
+static float *narrow[2];
+static double *wide[2];
 /* Decays of linear attention (index 0), and its betas (index 1). */
 static float *narrow_gates[2];
 static double *wide_gates[2];
@@ -100,11 +79,8 @@ static size_t size_up_to(struct rng *rng, double most) {
 
 static const void *numbers(struct rng *rng, attn_dtype dtype, size_t count, bool large) {
     const size_t at = count < NUMBERS ? rng_between(rng, 0, NUMBERS - count) : 0;
-    const enum magnitude tiny[] = {ORDINARY, TINY, TINY, MIXED},
-                         of = tiny_calls ? tiny[rng_between(rng, 0, 3)]
-                              : large    ? LARGE
-                                         : ORDINARY;
-    return dtype == ATTN_FLOAT32 ? (const void *)(narrow[of] + at) : (const void *)(wide[of] + at);
+    return dtype == ATTN_FLOAT32 ? (const void *)(narrow[large] + at)
+                                 : (const void *)(wide[large] + at);
 }
 
 struct sizes {
@@ -433,7 +409,7 @@ static bool draw_linear(struct rng *rng, struct call *c) {
                               .k = &rows[1],
                               .v = &rows[2],
                               .beta = rng_chance(rng, 2) ? &beta : NULL,
-                              .normalize_qk = !tiny_calls || rng_chance(rng, 2)};
+                              .normalize_qk = true};
     attn_options o = {.results = rng_chance(rng, 4) ? 0 : ATTN_WANT(OUTPUT)};
     o.decay = rng_chance(rng, 2) ? &decay : NULL;
     o.results |= rng_chance(rng, 2) ? ATTN_WANT(PRESENT_STATE) : 0;
@@ -544,86 +520,6 @@ static void *bind_all(attn_plan *plan) {
 static const char *const phases[] = {"narrow", "project", "prepare", "pack", "attend",
                                      "merge",  "weigh",   "rank",    "out",  "gradients"};
 
-/* The longest task of each phase, and its time. */
-struct longest {
-    size_t task;
-    double seconds;
-};
-
-static struct longest longest_of[MOST_PHASES];
-
-/* ----------------------------------------------------------------------------- denormal numbers */
-
-#ifdef __x86_64__
-enum {
-    DENORMALS = 0x900,  /* masks of MXCSR: denormal operands and results raise no exception */
-    SINGLE_STEP = 0x100 /* of EFLAGS */
-};
-
-static volatile size_t assists, most_assists;
-
-/* Lets the instruction that raised an exception be executed alone, without one. */
-static void let_pass(int signal, siginfo_t *info, void *context) {
-    mcontext_t *at = &((ucontext_t *)context)->uc_mcontext;
-    (void)signal, (void)info;
-    at->fpregs->mxcsr |= DENORMALS;
-    at->gregs[REG_EFL] |= SINGLE_STEP;
-    assists++;
-}
-
-/* Lets the next ones raise exceptions. */
-static void watch_on(int signal, siginfo_t *info, void *context) {
-    mcontext_t *at = &((ucontext_t *)context)->uc_mcontext;
-    (void)signal, (void)info;
-    at->fpregs->mxcsr = assists < most_assists ? at->fpregs->mxcsr & ~(unsigned)DENORMALS
-                                               : at->fpregs->mxcsr | DENORMALS;
-    at->gregs[REG_EFL] &= ~SINGLE_STEP;
-}
-
-static void watch(bool on) {
-    const struct sigaction pass = {.sa_sigaction = let_pass, .sa_flags = SA_SIGINFO},
-                           next = {.sa_sigaction = watch_on, .sa_flags = SA_SIGINFO};
-    sigaction(SIGFPE, &pass, NULL);
-    sigaction(SIGTRAP, &next, NULL);
-    assists = on ? 0 : assists;
-    most_assists = on ? MOST_ASSISTS : 0;
-    raise(SIGTRAP);
-}
-#else
-static const size_t assists = 0;
-
-static void watch(bool on) {
-    (void)on;
-}
-#endif
-
-/* Runs a plan again, and notes the longest tasks with their denormal numbers. */
-static void watch_plan(struct call *c, void *scratch, bool verbose) {
-    attn_error error;
-    attn_status status = attn_plan_begin(c->plan, &error);
-    for (size_t phase = 0; phase < attn_plan_phases(c->plan); phase++) {
-        const struct longest *longest = &longest_of[phase % MOST_PHASES];
-        for (size_t task = 0; task < attn_plan_tasks(c->plan, phase) && status == ATTN_OK; task++) {
-            if (task != longest->task || phase >= MOST_PHASES || longest->seconds < 20e-6) {
-                status = attn_plan_task(c->plan, phase, task, scratch, &error);
-                continue;
-            }
-            watch(true);
-            status = attn_plan_task(c->plan, phase, task, scratch, &error);
-            watch(false);
-            note_seconds(c, longest->seconds + (double)assists * ASSIST,
-                         phases[phase > 9 ? 9 : phase]);
-            if (verbose) {
-                printf("  phase %zu, task %zu: %.3f ms, %zu with denormal numbers\n", phase, task,
-                       longest->seconds * 1e3, assists);
-            }
-        }
-    }
-    if (status == ATTN_OK) {
-        attn_plan_end(c->plan, &error);
-    }
-}
-
 static void run_plan(struct call *c, bool verbose) {
     attn_error error = {0};
     attn_status status;
@@ -643,10 +539,6 @@ static void run_plan(struct call *c, bool verbose) {
             status = attn_plan_task(c->plan, phase, task, scratch, &error);
             after = task_now();
             note_seconds(c, after - before, phases[phase > 9 ? 9 : phase]);
-            struct longest *longest = &longest_of[phase % MOST_PHASES];
-            if (task == 0 || after - before > longest->seconds) {
-                *longest = (struct longest){task, after - before};
-            }
             before = after;
         }
         if (verbose && tasks > 0) {
@@ -663,9 +555,6 @@ static void run_plan(struct call *c, bool verbose) {
     c->seconds = status == ATTN_OK ? c->plan_seconds + cpu_now() - cpu : 0;
     if (verbose) {
         printf("  plan %.3f ms, cost %.3g, %s\n", c->plan_seconds * 1e3, c->cost, error.message);
-    }
-    if (tiny_calls) {
-        watch_plan(c, scratch, verbose);
     }
     free(scratch);
 }
@@ -714,9 +603,7 @@ static bool try_call(struct call *c, size_t index, uint64_t seed, bool verbose) 
     struct call again;
     bool done = try_once(c, index, seed, verbose);
     double all = c->seconds;
-    for (int run = 1;
-         done && run < (tiny_calls ? 1 : 6) && (run < 2 || all < 5e-3 || c->longest > 5e-3);
-         run++) {
+    for (int run = 1; done && run < 6 && (run < 2 || all < 5e-3 || c->longest > 5e-3); run++) {
         done = try_once(&again, index, seed, verbose);
         all += again.seconds;
         again.longest = again.longest < c->longest ? again.longest : c->longest;
@@ -774,9 +661,9 @@ static void print_report(struct call *calls, size_t count) {
 
 static void make_inputs(void) {
     struct rng rng = {1};
-    for (int of = 0; of < MAGNITUDES; of++) {
-        narrow[of] = malloc(NUMBERS * sizeof(float));
-        wide[of] = malloc(NUMBERS * sizeof(double));
+    for (int large = 0; large < 2; large++) {
+        narrow[large] = malloc(NUMBERS * sizeof(float));
+        wide[large] = malloc(NUMBERS * sizeof(double));
     }
     for (int betas = 0; betas < 2; betas++) {
         narrow_gates[betas] = malloc(GATES * sizeof(float));
@@ -787,28 +674,21 @@ static void make_inputs(void) {
         }
     }
     bytes = malloc(NUMBERS);
-    if (wide[MIXED] == NULL || bytes == NULL) {
+    if (wide[1] == NULL || bytes == NULL) {
         exit(1);
     }
     for (size_t i = 0; i < NUMBERS; i++) {
         const double x = 2 * rng_uniform(&rng) - 1;
-        narrow[ORDINARY][i] = (float)x;
-        wide[ORDINARY][i] = x;
-        narrow[LARGE][i] = (float)(x * 1e5);
-        wide[LARGE][i] = x * 1e10;
-        narrow[TINY][i] = (float)(x * 1e-39);
-        wide[TINY][i] = x * 1e-309;
-        narrow[MIXED][i] = narrow[i % 2 == 0 ? TINY : ORDINARY][i];
-        wide[MIXED][i] = wide[i % 2 == 0 ? TINY : ORDINARY][i];
+        narrow[0][i] = (float)x;
+        wide[0][i] = x;
+        narrow[1][i] = (float)(x * 1e5);
+        wide[1][i] = x * 1e10;
         bytes[i] = x < 0.5;
     }
 }
 
 int main(int argc, char *argv[]) {
     blas_report();
-    tiny_calls = argc > 1 && strcmp(argv[1], "--tiny") == 0;
-    argv += tiny_calls;
-    argc -= tiny_calls;
     const size_t count = argc > 1 ? strtoul(argv[1], NULL, 10) : 3000;
     const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     make_inputs();

@@ -56,8 +56,7 @@ static attn_status run_in_order(attn_plan *plan, bool backwards, attn_error *err
     for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
         const size_t tasks = attn_plan_tasks(plan, phase);
         for (size_t i = 0; i < tasks && status == ATTN_OK; i++) {
-            /* NaN, or numbers that are almost denormal: neither may matter. */
-            memset(scratch, backwards ? 0x80 : 0xff, bytes);
+            memset(scratch, 0xff, bytes);
             status = attn_plan_task(plan, phase, backwards ? tasks - 1 - i : i, scratch, error);
         }
     }

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "attention_bounds.h"
-#include "kernels/kernels.h"
 #include "linear_bounds.h"
 #include "recurrent/plan_linear.h"
 #include "support/scale.h"
@@ -180,52 +179,6 @@ Test(linear, products_out_of_range_agree_with_the_recurrence, .timeout = 1200) {
     }
     expect_refused("products out of range", 0);
 }
-
-/* Denormal numbers may stand among ordinary ones. They keep their digits, and denormal results are
- * no zeros after the call. */
-Test(linear, denormal_inputs_keep_their_digits) {
-    for (size_t i = 0; i < 64; i++) {
-        const struct linear_kind kind = {.dtype = (attn_dtype)(i / 32),
-                                         .n = 130,
-                                         .d = 33,
-                                         .d_v = i % 2 == 0 ? 17 : 64,
-                                         .decays = i / 2 % 2,
-                                         .decay = {-1, 0},
-                                         .has_beta = i / 4 % 2 == 1,
-                                         .beta = {0, 0.01}};
-        const int power = i / 32 == ATTN_FLOAT32 ? -135 : -1030;
-        struct linear_call *c = draw_linear_kind(&kind);
-        struct linear_matrix *tiny[] = {&c->q, &c->k, &c->v, &c->v};
-        volatile float least = 0x1p-149F;
-        for (size_t x = 0; x < linear_count(tiny[i / 8 % 4]); x += i / 8 % 4 == 3 ? 1 : 3) {
-            double *number = &tiny[i / 8 % 4]->x[x];
-            const double scaled = ldexp(*number, power);
-            *number = i / 32 == ATTN_FLOAT32 ? (double)(float)scaled : scaled;
-        }
-        make_linear_tensors(c);
-        check_linear(c, i, false);
-        cr_expect(least * 1.0F > 0);
-    }
-    expect_refused("denormal inputs", 0);
-}
-
-#ifdef __SSE2__
-Test(linear, denormal_numbers_are_noticed) {
-    volatile float tiny = 1.1e-25F, x;
-    attn_denormals(false);
-    x = tiny * 1.1e-10F;
-    cr_expect(!attn_denormals(false));
-    x = tiny * 1.1e-17F;
-    cr_expect(x > 0 && attn_denormals(false));
-    cr_expect(!attn_denormals(false));
-    x = x * 1.5F; /* it was denormal before */
-    cr_expect(attn_denormals(true));
-    x = tiny * 1.1e-17F;
-    cr_expect(x == 0 && attn_denormals(false));
-    x = tiny * 1.1e-17F;
-    cr_expect(x > 0);
-}
-#endif
 
 /* A scale may be a denormal float though outputs are not. */
 Test(linear, a_small_scale_keeps_its_digits) {

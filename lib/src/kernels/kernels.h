@@ -74,19 +74,6 @@ const struct attn_kernels *attn_kernels(void);
 /* Makes attn_kernels() return this table from now on. Only tests call this, between plans. */
 void attn_kernels_use(const struct attn_kernels *table);
 
-/* From now on, results of this thread that would be denormal are 0 if `flush`. Returns whether an
- * operand or a result was denormal since the last call: each takes about 150 cycles on Intel's
- * CPUs. On ARM it does nothing and returns false. */
-static inline bool attn_denormals(bool flush) {
-#ifdef __SSE2__
-    const unsigned flags = 0x12, flush_to_zero = 0x8000, was = __builtin_ia32_stmxcsr();
-    __builtin_ia32_ldmxcsr((was & ~(flags | flush_to_zero)) | (flush ? flush_to_zero : 0));
-    return (was & flags) != 0;
-#else
-    return flush && false;
-#endif
-}
-
 /* Returns whether ATTENTION_ISA is set but names no usable table, so that it has no effect. */
 bool attn_kernels_refused(void);
 

@@ -150,10 +150,8 @@ static attn_status run_step(const struct recurrence *at, const struct state_rows
         s->kernels->step_f32(to->data, to->ld, from->data, from->ld, l->d, s->columns, gates, at->k,
                              at->v, at->q, at->u);
     } else {
-        attn_denormals(p->dtype == ATTN_FLOAT32); /* no float32 result can show the difference */
         s->kernels->step_f64(to->data, to->ld, from->data, from->ld, l->d, s->columns, gates, at->k,
                              at->v, at->q, at->u);
-        attn_denormals(false);
     }
     return plan_wants(p, ATTN_WANT(OUTPUT)) ? write_outputs_of(at, from, to, gates, i) : ATTN_OK;
 }

@@ -17,10 +17,8 @@
 enum {
     /* A call of fewer numbers may as well be exact. */
     FEW_NUMBERS = 1 << 14,
-    /* A segment costs at most about this much, which is 2 ms, or 0.2 ms in float64, where denormal
-     * numbers take up to 85 times as long on Intel's CPUs. */
-    SEGMENT_WORK = 1 << 27,
-    SEGMENT_WORK_F64 = 1 << 24,
+    /* A segment costs at most about this much, which is 3 ms. */
+    SEGMENT_WORK = 1 << 28,
     /* A chunk that costs more is computed position by position. */
     LONGEST_CHUNK = 1 << 29,
     /* Tiles of states that are enough for the threads of most machines. Each tile computes the
@@ -159,8 +157,7 @@ static attn_status cut_segments(attn_plan *plan, attn_error *error) {
     const size_t longest = l->count > 0 ? l->sequences[0].rows : 0, step = size_max(1, l->chunk);
     /* The first tile of a state that writes a row of `states` finds all of its memory new. */
     const bool kept = plan_wants(plan, ATTN_WANT(STATES));
-    const double work = plan->dtype == ATTN_FLOAT64 ? SEGMENT_WORK_F64 : SEGMENT_WORK;
-    const double fit = work / (kept ? cost_of_position(plan, (double)l->d_v) : position);
+    const double fit = SEGMENT_WORK / (kept ? cost_of_position(plan, (double)l->d_v) : position);
     l->rows = fit < (double)step ? step : (size_t)fmin(fit, 1e9) / step * step;
     if (g->wanted) {
         l->rows = size_max(step, size_min(l->rows, g->interval * g->checkpoints));
@@ -183,7 +180,7 @@ static attn_status cut_segments(attn_plan *plan, attn_error *error) {
     const double cost = all_positions(l) * (double)(l->states * l->tiles) * position;
     const double average = cost / fmax(all, 1),
                  most = (double)size_min(longest, l->rows) * position;
-    const double some = fmin(TASK_WORK / fmax(average, 1), work / fmax(most, 1));
+    const double some = fmin(TASK_WORK / fmax(average, 1), SEGMENT_WORK / fmax(most, 1));
     const double least = all / MOST_TASKS; /* a task of short sequences has many of them */
     l->per_task = (size_t)fmax(1, fmin(fmax(some, least), all));
     return ATTN_OK;
