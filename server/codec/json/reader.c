@@ -129,6 +129,14 @@ static const char *scan_scalar(struct codec_reader *reader, const char *p, const
     return !complete || value_done(reader) ? p : NULL;
 }
 
+/* Does this character begin the first number of arrays that may become a tensor? If they may not,
+ * the number is checked first, because what is no JSON has another error. */
+static bool begins_numbers(const struct codec_reader *reader, char c) {
+    return reader->held > 0 && (c == '-' || (c >= '0' && c <= '9')) &&
+           reader->held <= ATTN_MAX_RANK &&
+           document_tensor_count(reader->document) < reader->options.max_arrays;
+}
+
 /* Reads a chunk. */
 static void scan(struct codec_reader *reader, const char *bytes, size_t size) {
     const char *p = bytes, *end = bytes + size;
@@ -174,8 +182,7 @@ static void scan(struct codec_reader *reader, const char *bytes, size_t size) {
             continue;
         default: {
             const char *start = p;
-            if (reader->held > 0 && (*p == '-' || (*p >= '0' && *p <= '9')) &&
-                !reader_begin_tensor(reader, false)) {
+            if (begins_numbers(reader, *p) && !reader_begin_tensor(reader, false)) {
                 p = NULL;
                 continue;
             }

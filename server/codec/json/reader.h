@@ -17,7 +17,7 @@
 
 enum {
     READER_MAX_SCALAR = 4096, /* most characters of a scalar: a number or a literal */
-    READER_FEW_KEYS = 16
+    READER_FEW_KEYS = 16      /* keys of open objects that need no block of their own */
 };
 
 /* The tokens that the grammar allows next. */

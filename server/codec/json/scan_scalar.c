@@ -1,7 +1,7 @@
 /*
  * scan_scalar.c - scalars: numbers and literals, but not strings. A scalar is gathered until it
  * ends, checked against the grammar, and added to the tensor around it (open_tensor.c) or to the
- * document. The first scalar inside of arrays makes these arrays a tensor.
+ * document. The first scalar inside of arrays makes these arrays a tensor, unless reader.c did.
  */
 #include "codec/json/reader.h"
 
