@@ -345,8 +345,10 @@ static void make_gates(struct linear_call *c, attn_tensor *t, const struct linea
         (is_one ||
          (m == &c->decay ? m->rows == 1 && m->heads == c->H_s : m->heads == 1 && m->rows == c->n));
     const bool square = m->heads > 1 && m->heads == m->rows; /* may be meant the other way round */
-    /* (1,n,1) may be one row of all heads, or one column of all positions. */
-    const bool open = m->columns == 1 && c->n == c->H_s && (m->heads == 1) != (m->rows == 1);
+    /* (1,n,1) may be one row of all heads, or one column of all positions; (1,1,n) may be the
+     * positions of one head, or one row of all columns. */
+    const bool open = m->columns == 1 && ((c->n == c->H_s && (m->heads == 1) != (m->rows == 1)) ||
+                                          (m == &c->decay && m->heads == 1 && c->n == c->d));
     const int further = c->axis_count == 0 && !is_list && !open ? (int)(c->d_v % 5) : 0;
     *t = (attn_tensor){0};
     for (int i = 3; i <= further; i++) { /* axes of 1 that the call does not have */
