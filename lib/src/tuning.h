@@ -65,9 +65,9 @@ enum {
 enum {
     /* The most multiply-adds of one task of a projection, about 7 ms. */
     PROJECT_WORK = 1 << 29,
-    /* A packed tile of weights has PANELS_ROWS rows and PANELS_COLUMNS columns. PANELS_COLUMNS is a
-     * multiple of every panel. Measured on a Zen 5: with 128 columns a call on one thread is 1 % faster, but
-     * there are too few tasks for many threads. */
+    /* A packed tile of weights has PANELS_ROWS rows and PANELS_COLUMNS columns, a multiple of every
+     * panel. Measured on a Zen 5: with 128 columns a call on one thread is 1 % faster, but there
+     * are too few tasks for many threads. */
     PANELS_ROWS = 256,
     PANELS_COLUMNS = 64,
     /* The most rows of X in one task. Measured on a Zen 5: with 128 or 192 rows a call of 512 rows
