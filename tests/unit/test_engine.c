@@ -330,3 +330,51 @@ Test(engine, projections_cut_in_any_way_are_right) {
         }
     }
 }
+
+/* A value_context may have so many columns that the tasks of V have fewer rows than those of Q and
+ * K. Row i of the context selects row STEP * i of W_V. */
+Test(engine, a_wide_value_context_is_projected_whole) {
+    enum {
+        ROWS = 512,
+        MODEL = 8,
+        STEP = 33,
+        WIDE = ROWS * STEP,
+        COLUMNS = 128
+    };
+    if (too_slow(1, ROWS, COLUMNS, WIDE)) {
+        return;
+    }
+    float *x = calloc(ROWS * MODEL, sizeof *x), *wide = calloc(ROWS * WIDE, sizeof *wide),
+          *w = calloc(MODEL * COLUMNS, sizeof *w), *w_v = malloc(WIDE * COLUMNS * sizeof *w_v),
+          *v = malloc(ROWS * COLUMNS * sizeof *v);
+    cr_assert(x != NULL && wide != NULL && w != NULL && w_v != NULL && v != NULL);
+    for (size_t i = 0; i < ROWS; i++) {
+        wide[i * WIDE + i * STEP] = 1;
+    }
+    for (size_t i = 0; i < WIDE * COLUMNS; i++) {
+        w_v[i] = (float)i;
+    }
+    const attn_tensor tensors[] = {{.data = x, .rank = 2, .shape = {ROWS, MODEL}},
+                                   {.data = wide, .rank = 2, .shape = {ROWS, WIDE}},
+                                   {.data = w, .rank = 2, .shape = {MODEL, COLUMNS}},
+                                   {.data = w_v, .rank = 2, .shape = {WIDE, COLUMNS}}};
+    const attn_projection projection = {.w_q = &tensors[2], .w_k = &tensors[2], .w_v = &tensors[3]};
+    const attn_multihead call = {
+        .x = &tensors[0], .value_context = &tensors[1], .projections = &projection, .count = 1};
+    const attn_options options = {.results = ATTN_WANT(V)};
+    attn_plan *plan;
+    attn_error error;
+    cr_assert_eq(attn_plan_multihead(&plan, &call, &options, &error), ATTN_OK, "%s", error.message);
+    cr_assert_eq(attn_plan_bind(plan, ATTN_RESULT_V, 0, v), ATTN_OK);
+    cr_assert_eq(attn_plan_run(plan, &error), ATTN_OK, "%s", error.message);
+    for (size_t i = 0; i < ROWS; i++) {
+        cr_assert_arr_eq(v + i * COLUMNS, w_v + i * STEP * COLUMNS, COLUMNS * sizeof *v, "row %zu",
+                         i);
+    }
+    attn_plan_free(plan);
+    free(x);
+    free(wide);
+    free(w);
+    free(w_v);
+    free(v);
+}
