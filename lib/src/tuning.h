@@ -78,10 +78,10 @@ enum {
      * times as fast. With 12 tasks it is 6 % slower on one thread. */
     ENOUGH_PROJECTED = 6,
     LEAST_PROJECTED = 64,
-    /* With OpenBLAS's products alone: the most rows and columns of a product, the rows of X that
-     * are too few for a copy of the weights, and the parts of their columns, so that every thread
-     * gets some. Measured on a Zen 5 with OpenBLAS's cores SkylakeX and Haswell, d_model 768 and
-     * 4096, 16 to 2048 rows. */
+    /* Sizes for OpenBLAS without kernels for small products: the most rows and columns of one, the
+     * rows of X that are too few for a copy of the weights, and the parts of their columns, so that
+     * every thread gets some. Measured on a Zen 5 with OpenBLAS's cores SkylakeX and Haswell,
+     * d_model 768 and 4096, 16 to 2048 rows. */
     SQUARE = 256,
     SPARSE = 32,
     SHARES = 6,
@@ -95,7 +95,7 @@ enum {
     /* Rows of a panel that are loaded in advance. With 4 or 16 a call whose weights fit no L2 cache
      * is up to 1.4 times as slow, with 48 it is as fast. */
     ROWS_AHEAD = 32,
-    /* For so many strips a copy of the panels costs more than it saves: a call of 768 columns is 7
+    /* A copy of the panels costs more than it saves for so many strips: a call of 768 columns is 7
      * to 12 % slower with it. */
     FEW_STRIPS = 2,
     /* If rows lie so many bytes apart, which is a page, CPUs do not predict the next one. Loading
