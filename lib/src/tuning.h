@@ -87,20 +87,20 @@ enum {
     SHARES = 6,
 };
 
-/* Packed products, see kernels/panels.inc. The figures of the last three were measured on a Zen 5
- * with projections of d_model 384 to 2048. */
+/* Packed products, see kernels/panels.inc. The figures are those of projections of d_model 384 to
+ * 2048. */
 enum {
     /* Rows of a panel that pass at once: so many of 32 float columns fit an L1 cache of 32 KiB. */
     PANEL_DEEP = 256,
-    /* Rows of a panel that are loaded in advance. With 4 or 16 a call whose weights fit no L2 cache
-     * is up to 1.4 times as slow, with 48 it is as fast. */
-    ROWS_AHEAD = 32,
-    /* A copy of the panels costs more than it saves for so many strips: a call of 768 columns is 7
-     * to 12 % slower with it. */
-    FEW_STRIPS = 2,
-    /* If rows lie so many bytes apart, which is a page, CPUs do not predict the next one. Loading
-     * it in advance makes a call of 1024 columns and few rows 1.2 to 1.6 times as fast. */
-    FAR_ROWS = 4096,
+    /* Rows of a panel that are loaded in advance, into an L2 cache. Measured on a Zen 4: with 32 a
+     * call whose weights fit no L2 cache is up to 1.4 times as slow, with 96 it is as fast. Lines
+     * that are loaded into an L1 cache keep the stores of a copy waiting, and the call is 1.3
+     * times as slow. */
+    ROWS_AHEAD = 64,
+    INTO_L2 = 2, /* an argument of __builtin_prefetch() */
+    /* A copy of the panels costs more than it saves for so many strips. Measured on a Zen 4: with
+     * 2 a call with AVX-512 is up to 4 % slower; with 8 one with AVX2 is up to 4 % slower. */
+    FEW_STRIPS = 4,
 };
 
 _Static_assert(PANELS_ROWS % PANEL_DEEP == 0, "prepacked weights would give other sums");
