@@ -36,8 +36,12 @@ enum {
 
     /* The most bytes of packed keys, those of one tile, in a scratch. */
     LATE_BYTES = 1 << 18,
-    /* Numbers that one task packs or merges. */
-    PACK_NUMBERS = 1 << 18,
+    /* An odd number of fewer blocks becomes even. Measured on a Zen 4 with one head of 254 to 600
+     * queries: 1.06 to 1.27 times as fast with 2 threads, and as fast with 1. */
+    FEW_BLOCKS = 8,
+    /* Numbers that one task packs or merges. Measured on a Zen 4: if one head of 400 keys is packed
+     * as one part, a call on 2 threads is 2 % slower. */
+    PACK_NUMBERS = 1 << 14,
     MERGE_NUMBERS = 1 << 18,
     /* The bytes of keys and values of one part: half of a common L2 cache. */
     SPLIT_BYTES = 1 << 20,
