@@ -4,7 +4,8 @@
  * from the size of a common cache or from the time of a task. Another value may cost speed and
  * never a digit that is promised. A value must suit every CPU, because it is the same on all.
  *
- * What a step costs is estimated in softmax/cost.c and recurrent/schedule_linear.c.
+ * What a step costs is estimated in softmax/cost.c, softmax/plan_gradients.c and
+ * recurrent/schedule_linear.c.
  */
 #ifndef ATTN_TUNING_H
 #define ATTN_TUNING_H
@@ -105,6 +106,62 @@ enum {
     /* A copy of the panels costs more than it saves for so many strips. Measured on a Zen 4: with
      * 2 a call with AVX-512 is up to 4 % slower; with 8 one with AVX2 is up to 4 % slower. */
     FEW_STRIPS = 4,
+};
+
+/* Gradients of attention. Their tiles are those of attention. */
+enum {
+    /* Tasks that cost less than this are not cut further, so that there are more of them. */
+    GRADIENT_WORK = 1 << 24,
+    /* Tasks of a phase that are enough for all threads. */
+    ENOUGH_GRADIENTS = 64,
+    /* The most keys of a tile. */
+    GRADIENT_KEYS = 256,
+    /* The most that a row costs in a phase of GRADIENT_START. */
+    START_WORK = 1 << 26,
+    /* The multiply-adds of a block of a product of projections, and the sides of blocks. */
+    BLOCK_WORK = 1 << 26,
+    LEAST_SIDE = 16,
+    MOST_SIDE = 256,
+    BLOCK_COLUMNS = 4096,
+    /* Numbers of a bias whose gradients one task makes at least. */
+    BIAS_NUMBERS = 16,
+};
+
+/* Linear attention. */
+enum {
+    /* A call of fewer numbers may as well be exact. */
+    FEW_NUMBERS = 1 << 14,
+    /* A segment costs at most about this much, which is 0.2 ms, because denormal numbers take up to
+     * 85 times as long on CPUs of Intel. It may cost so many times the numbers of its state, which
+     * are read and written. Measured on a Zen 4: a call of 64 columns is up to 1.1 times as fast as
+     * with 3 ms, because all heads read the same pages. With half of SEGMENT_STATES, one of 128
+     * columns is 2 % slower, and one of 256 columns 5 %. */
+    SEGMENT_WORK = 1 << 24,
+    SEGMENT_STATES = 1536,
+    /* A chunk that costs more is computed position by position. */
+    LONGEST_CHUNK = 1 << 29,
+    /* Tiles of states that are enough for the threads of most machines. Each tile computes the
+     * products of its keys again, so more of them cost more. A tile that is made only for threads
+     * has at least STATE_COLUMNS columns and STATE_WORK multiply-adds. */
+    ENOUGH_STATES = 8,
+    STATE_COLUMNS = 32,
+    STATE_WORK = 1 << 20,
+    /* The most numbers of a tile of a state, and of the rows of K of a chunk. A tile of shorter
+     * rows of K has no more columns than if they had LEAST_D numbers. Measured on a Zen 4: with
+     * half of the numbers of a state, a call of 256 columns is 5 to 10 % slower. */
+    STATE_NUMBERS = 1 << 16,
+    LEAST_D = 64,
+    CHUNK_NUMBERS = 1 << 14,
+    /* The most weights of a block, unless LEAST_ROWS rows have more. */
+    WEIGHT_NUMBERS = 1 << 18,
+    LEAST_ROWS = 16, /* of a chunk, and of a block; others are a multiple of it */
+    /* Gradients: the numbers of a state in the columns that are computed at a time, these columns,
+     * and the numbers of all states of an interval. */
+    BACKWARD_NUMBERS = 1 << 12,
+    LEAST_BACKWARD = 8,
+    MOST_BACKWARD = 64,
+    INTERVAL_NUMBERS = 1 << 17,
+    MOST_INTERVAL = 16,
 };
 
 _Static_assert(PANELS_ROWS % PANEL_DEEP == 0, "prepacked weights would give other sums");

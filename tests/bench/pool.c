@@ -13,7 +13,7 @@
 
 enum {
     MAX_THREADS = 64,
-    MAX_PHASES = 256,
+    MAX_PHASES = 4096,
     PATIENCE = 1 << 14, /* times that a thread reads a variable before it yields its core */
     /* A plan of a smaller cost, in multiply-adds, runs on one thread. It takes about 8 us if its
      * results are not fresh memory. */

@@ -13,36 +13,7 @@
 #include "partition.h"
 #include "plan_memory.h"
 #include "recurrent/plan_linear.h"
-
-enum {
-    /* A call of fewer numbers may as well be exact. */
-    FEW_NUMBERS = 1 << 14,
-    /* A segment costs at most about this much, which is 3 ms. */
-    SEGMENT_WORK = 1 << 28,
-    /* A chunk that costs more is computed position by position. */
-    LONGEST_CHUNK = 1 << 29,
-    /* Tiles of states that are enough for the threads of most machines. Each tile computes the
-     * products of its keys again, so more of them cost more. A tile that is made only for threads
-     * has at least TILE_COLUMNS columns and TILE_WORK multiply-adds. */
-    ENOUGH_TASKS = 8,
-    TILE_COLUMNS = 32,
-    TILE_WORK = 1 << 20,
-    /* The most numbers of a tile of a state, and of the rows of K of a chunk. A tile of shorter
-     * rows of K has no more columns than if they had LEAST_D numbers. */
-    STATE_NUMBERS = 1 << 16,
-    LEAST_D = 64,
-    CHUNK_NUMBERS = 1 << 14,
-    /* The most weights of a block, unless LEAST_ROWS rows have more. */
-    BLOCK_NUMBERS = 1 << 18,
-    LEAST_ROWS = 16, /* of a chunk, and of a block; others are a multiple of it */
-    /* Gradients: the numbers of a state in the columns that are computed at a time, these columns,
-     * and the numbers of all states of an interval. */
-    GRADIENT_NUMBERS = 1 << 12,
-    LEAST_GRADIENT_COLUMNS = 8,
-    MOST_GRADIENT_COLUMNS = 64,
-    INTERVAL_NUMBERS = 1 << 17,
-    MOST_INTERVAL = 16
-};
+#include "tuning.h"
 
 /* The cost of the gradients of one position of a tile of `columns` columns, see cost.c. */
 static double cost_of_backward(const struct linear *l, double columns) {
@@ -118,19 +89,19 @@ static void choose_chunk(attn_plan *plan) {
     struct linear *l = plan->linear;
     const size_t longest = l->count > 0 ? l->sequences[0].rows : 0;
     const double work = all_positions(l) * (double)(l->d * l->d_v) * (double)plan->heads;
-    l->columns = size_min(l->d_v, size_max(TILE_COLUMNS, STATE_NUMBERS / size_max(LEAST_D, l->d)));
+    l->columns = size_min(l->d_v, size_max(STATE_COLUMNS, STATE_NUMBERS / size_max(LEAST_D, l->d)));
     const bool exact = work <= FEW_NUMBERS || plan_wants(plan, ATTN_WANT(STATES));
     if (longest >= LINEAR_FEW_POSITIONS && !exact) {
         l->chunk = multiple_of_rows(size_min(32, CHUNK_NUMBERS / l->d));
     }
-    const size_t enough = ceil_div(ENOUGH_TASKS, size_max(1, l->count * l->states));
+    const size_t enough = ceil_div(ENOUGH_STATES, size_max(1, l->count * l->states));
     if ((double)l->chunk * cost_of_position(plan, (double)l->columns) > LONGEST_CHUNK) {
         l->chunk = 0; /* very many query heads read each state */
     }
     const double position = cost_of_position(plan, (double)l->d_v);
-    const size_t worth = (size_t)fmin(1 + (double)longest * position / TILE_WORK, ENOUGH_TASKS);
-    const size_t tiles = size_min(size_min(enough, worth), ceil_div(l->d_v, TILE_COLUMNS));
-    const size_t columns = ceil_div(ceil_div(l->d_v, tiles), TILE_COLUMNS) * TILE_COLUMNS;
+    const size_t worth = (size_t)fmin(1 + (double)longest * position / STATE_WORK, ENOUGH_STATES);
+    const size_t tiles = size_min(size_min(enough, worth), ceil_div(l->d_v, STATE_COLUMNS));
+    const size_t columns = ceil_div(ceil_div(l->d_v, tiles), STATE_COLUMNS) * STATE_COLUMNS;
     l->columns = size_min(l->columns, size_min(l->d_v, columns));
     l->tiles = ceil_div(l->d_v, l->columns);
     l->gradients.columns = size_min(l->gradients.columns, l->columns);
@@ -140,8 +111,8 @@ static void choose_chunk(attn_plan *plan) {
  * two, so that segments are whole chunks. */
 static void choose_intervals(struct linear *l) {
     struct linear_gradients *g = &l->gradients;
-    const size_t fit = size_max(LEAST_GRADIENT_COLUMNS, GRADIENT_NUMBERS / size_max(1, l->d));
-    g->columns = size_max(1, size_min(l->d_v, size_min(fit, MOST_GRADIENT_COLUMNS)));
+    const size_t fit = size_max(LEAST_BACKWARD, BACKWARD_NUMBERS / size_max(1, l->d));
+    g->columns = size_max(1, size_min(l->d_v, size_min(fit, MOST_BACKWARD)));
     g->interval = MOST_INTERVAL;
     while (g->interval > 1 && g->interval * l->d * g->columns > INTERVAL_NUMBERS) {
         g->interval /= 2;
@@ -157,7 +128,8 @@ static attn_status cut_segments(attn_plan *plan, attn_error *error) {
     const size_t longest = l->count > 0 ? l->sequences[0].rows : 0, step = size_max(1, l->chunk);
     /* The first tile of a state that writes a row of `states` finds all of its memory new. */
     const bool kept = plan_wants(plan, ATTN_WANT(STATES));
-    const double fit = SEGMENT_WORK / (kept ? cost_of_position(plan, (double)l->d_v) : position);
+    const double work = fmax(SEGMENT_WORK, SEGMENT_STATES * (double)(l->d * l->columns));
+    const double fit = work / (kept ? cost_of_position(plan, (double)l->d_v) : position);
     l->rows = fit < (double)step ? step : (size_t)fmin(fit, 1e9) / step * step;
     if (g->wanted) {
         l->rows = size_max(step, size_min(l->rows, g->interval * g->checkpoints));
@@ -180,7 +152,7 @@ static attn_status cut_segments(attn_plan *plan, attn_error *error) {
     const double cost = all_positions(l) * (double)(l->states * l->tiles) * position;
     const double average = cost / fmax(all, 1),
                  most = (double)size_min(longest, l->rows) * position;
-    const double some = fmin(TASK_WORK / fmax(average, 1), SEGMENT_WORK / fmax(most, 1));
+    const double some = fmin(TASK_WORK / fmax(average, 1), work / fmax(most, 1));
     const double least = all / MOST_TASKS; /* a task of short sequences has many of them */
     l->per_task = (size_t)fmax(1, fmin(fmax(some, least), all));
     return ATTN_OK;
@@ -223,7 +195,7 @@ static void cut_weights(attn_plan *plan) {
         return;
     }
     l->block =
-        multiple_of_rows(size_min(size_min(64, CHUNK_NUMBERS / l->d), BLOCK_NUMBERS / plan->n));
+        multiple_of_rows(size_min(size_min(64, CHUNK_NUMBERS / l->d), WEIGHT_NUMBERS / plan->n));
     l->blocks = ceil_div(plan->n, l->block);
     const double d = (double)l->d, pairs = (double)plan->n,
                  block = (double)size_min(l->block, plan->n);

@@ -237,15 +237,14 @@ double cost_of_ranking(const attn_plan *plan) {
 
 double cost_of_projecting(const struct projection *p, size_t rows, size_t columns) {
     enum {
-        WEIGHT = 24, /* reading a number of the weights from memory */
-        WIDTH = 16,  /* columns that fill a vector; with fewer columns the next two costs count */
-        ONE_COLUMN = 50, /* a number of one column; with WIDTH columns it costs 1 */
-        MOST = 320       /* the most that the numbers of one row cost together */
+        WEIGHT = 24,     /* reading a number of the weights from memory */
+        WIDTH = 16,      /* columns that fill a vector; a matrix of fewer columns costs as much */
+        ONE_COLUMN = 50, /* a number of one column, if there are fewer than WIDTH in all */
+        MOST = 320       /* the most that the numbers of such a row cost together */
     };
-    const double numbers = (double)columns, each = columns >= WIDTH ? numbers
-                                                   : numbers * ONE_COLUMN < MOST
-                                                       ? numbers * ONE_COLUMN
-                                                       : MOST;
+    const double numbers = (double)columns, matrices = numbers * (double)p->count / (double)p->ld;
+    const double each =
+        columns >= WIDTH ? fmax(numbers, WIDTH * matrices) : fmin(numbers * ONE_COLUMN, MOST);
     return (double)p->inner * ((double)rows * each + numbers * WEIGHT);
 }
 

@@ -14,28 +14,11 @@
 #include "plan_inputs.h"
 #include "plan_results.h"
 #include "softmax/cost.h"
+#include "tuning.h"
 
 enum {
-    /* Tasks that cost less than this are not cut further, so that there are more of them. */
-    LEAST_WORK = 1 << 24,
-    /* Tasks of a phase that are enough for all threads. */
-    MANY = 64,
-    /* Bytes of the packed keys of a tile: a quarter of an L2 cache of 512 KiB. */
-    TILE_BYTES = 1 << 17,
-    TILE_ROWS = 96,
-    TILE_KEYS = 256,
-    /* The rows of a tile if a row has more numbers than this. */
-    LONG_ROW = 4096,
-    LONG_ROW_TILE = 16,
-    /* The most that a row costs in a phase of GRADIENT_START. */
-    START_WORK = 1 << 26,
     /* The most columns of a head, so that a tile takes at most about 10 ms. */
     MOST_HEAD_COLUMNS = 16384,
-    /* The multiply-adds of a block of a product of projections, and the sides of blocks. */
-    BLOCK_WORK = 1 << 26,
-    LEAST_SIDE = 16,
-    MOST_SIDE = 256,
-    MOST_COLUMNS = 4096,
     /* The cost of one score beside its five products, in a plain call and in another one, and those
      * of a decay, of a share of a stick, of one term of a sum over queries, of a tile, of a call of
      * BLAS, of reading a number, and of adding a number to the gradient of a bias. */
@@ -48,8 +31,7 @@ enum {
     PRODUCT = 30000,
     READ_NUMBER = 12,
     SUMMED = 40,
-    DOT = 4,  /* a multiply-add of a dot product of a row */
-    LINE = 16 /* numbers of a bias whose gradients one task makes at least */
+    DOT = 4 /* a multiply-add of a dot product of a row */
 };
 
 bool gradient_is_sum(const attn_plan *plan, attn_result which) {
@@ -248,8 +230,8 @@ static size_t parts_of(size_t all, size_t tile, double parts) {
 static void choose_gradient_blocks(attn_plan *plan) {
     struct gradients *g = &plan->gradients;
     const double all = cost_of_rows_and_keys(plan, (double)plan->n, (double)plan->m);
-    const double least = ceil(sqrt(all / TASK_MOST)), most = sqrt(all / LEAST_WORK);
-    const double parts = fmax(least, fmin(most, (double)ceil_div(MANY, g->groups)));
+    const double least = ceil(sqrt(all / TASK_MOST)), most = sqrt(all / GRADIENT_WORK);
+    const double parts = fmax(least, fmin(most, (double)ceil_div(ENOUGH_GRADIENTS, g->groups)));
     g->query_blocks = parts_of(plan->n, g->tile_rows, parts);
     g->key_blocks =
         parts_of(plan->m, g->tile_keys, fmax(parts, all / TASK_MOST / (double)g->query_blocks));
@@ -262,7 +244,7 @@ static void choose_gradient_blocks(attn_plan *plan) {
     g->key_blocks = ceil_div(plan->m, g->keys);
     g->rounds = size_max(g->query_blocks, g->key_blocks);
     const double block = cost_of_rows_and_keys(plan, (double)g->rows, (double)g->keys);
-    g->pairs_per_task = parts_of(g->pairs, 1, LEAST_WORK / block);
+    g->pairs_per_task = parts_of(g->pairs, 1, GRADIENT_WORK / block);
 }
 
 /* Returns the numbers that begin as 0. */
@@ -284,7 +266,7 @@ static size_t sums_count(const attn_plan *plan, int which) {
 static struct blocks cut_blocks(size_t rows, size_t columns, double depth, double more) {
     const double side = fmax(LEAST_SIDE, fmin(sqrt(BLOCK_WORK / depth), MOST_SIDE));
     struct blocks b = {.rows = size_max(1, size_min(rows, (size_t)side))};
-    const double most = fmin(BLOCK_WORK / depth / (double)b.rows, MOST_COLUMNS);
+    const double most = fmin(BLOCK_WORK / depth / (double)b.rows, BLOCK_COLUMNS);
     b.columns = size_min(columns, (size_t)fmax(side, most));
     b.across = ceil_div(columns, b.columns);
     const size_t units = ceil_div(rows, b.rows) * b.across;
@@ -402,7 +384,7 @@ static size_t end_tasks(const attn_plan *plan, attn_result which) {
     case ATTN_RESULT_GRAD_B_Q:
     case ATTN_RESULT_GRAD_B_K:
     case ATTN_RESULT_GRAD_B_V: /* whole lines of a cache are read */
-        return partition_units(ceil_div(numbers, LINE), cost_of_bias(plan, which)).tasks;
+        return partition_units(ceil_div(numbers, BIAS_NUMBERS), cost_of_bias(plan, which)).tasks;
     case ATTN_RESULT_GRAD_DECAY: /* each task reads the keys after its own */
         most = 4 * plan->decay.items * plan->decay.heads;
         terms = sharers_of_decay(plan);
@@ -486,9 +468,9 @@ void plan_cut_gradients(attn_plan *plan, size_t d) {
     if (!g->wanted) {
         return;
     }
-    g->tile_keys = size_max(64, size_min(TILE_KEYS, TILE_BYTES / (d * size) / 64 * 64));
+    g->tile_keys = size_max(64, size_min(GRADIENT_KEYS, PANELS_BYTES / (d * size) / 64 * 64));
     g->tile_keys = size_min(g->tile_keys, plan->m);
-    g->tile_rows = size_min(d > LONG_ROW ? LONG_ROW_TILE : TILE_ROWS, plan->n);
+    g->tile_rows = size_min(d > MOST_KEPT ? LONG_QUERIES : TILE_ROWS, plan->n);
     g->ld = ceil_div(g->tile_keys, panel) * panel;
     choose_groups(plan);
     choose_gradient_blocks(plan);

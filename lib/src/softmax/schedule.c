@@ -287,8 +287,8 @@ static void choose_blocks(attn_plan *plan, size_t d) {
         }
         choose_splits(plan, d);
     }
-    /* All blocks get the same number of rows, a multiple of 8. Two threads share few blocks evenly if
-     * their number is even. */
+    /* All blocks get the same number of rows, a multiple of 8. Two threads share few blocks evenly
+     * if their number is even. */
     const size_t fewest = ceil_div(plan->n, t->rows), odd = fewest > 1 ? fewest % 2 : 0;
     const size_t blocks = fewest + (fewest < FEW_BLOCKS ? odd : 0);
     t->rows = size_min(size_min(ceil_div(ceil_div(plan->n, blocks), 8) * 8, t->rows), plan->n);
