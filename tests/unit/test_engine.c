@@ -331,45 +331,54 @@ Test(engine, projections_cut_in_any_way_are_right) {
     }
 }
 
-/* A value_context may have so many columns that the tasks of V have fewer rows than those of Q and
- * K. Row i of the context selects row STEP * i of W_V. */
-Test(engine, a_wide_value_context_is_projected_whole) {
+/* Projects rows of ROWS * `step` columns, of which row i selects row step * i of W_V. With
+ * `context`, they are a value_context beside a small X, and otherwise X itself. All of W_K is 1. */
+static void check_wide_rows(size_t step, bool context) {
     enum {
-        ROWS = 512,
+        ROWS = 1024,
         MODEL = 8,
-        STEP = 33,
-        WIDE = ROWS * STEP,
         COLUMNS = 128
     };
-    if (too_slow(1, ROWS, COLUMNS, WIDE)) {
+    const size_t columns = ROWS * step, model = context ? MODEL : columns;
+    if (too_slow(1, ROWS, COLUMNS, columns)) {
         return;
     }
-    float *x = calloc(ROWS * MODEL, sizeof *x), *wide = calloc(ROWS * WIDE, sizeof *wide),
-          *w = calloc(MODEL * COLUMNS, sizeof *w), *w_v = malloc(WIDE * COLUMNS * sizeof *w_v),
-          *v = malloc(ROWS * COLUMNS * sizeof *v);
-    cr_assert(x != NULL && wide != NULL && w != NULL && w_v != NULL && v != NULL);
+    float *x = calloc(ROWS * MODEL, sizeof *x), *wide = calloc(ROWS * columns, sizeof *wide),
+          *w = calloc(columns * MODEL, sizeof *w), *w_v = malloc(columns * COLUMNS * sizeof *w_v),
+          *v = malloc(ROWS * COLUMNS * sizeof *v), *k = calloc(ROWS * MODEL, sizeof *k);
+    cr_assert(x != NULL && wide != NULL && w != NULL && w_v != NULL && v != NULL && k != NULL);
     for (size_t i = 0; i < ROWS; i++) {
-        wide[i * WIDE + i * STEP] = 1;
+        wide[i * columns + i * step] = 1;
+        x[i * MODEL] = 1;
     }
-    for (size_t i = 0; i < WIDE * COLUMNS; i++) {
+    for (size_t i = 0; i < columns * MODEL; i++) {
+        w[i] = 1;
+    }
+    for (size_t i = 0; i < columns * COLUMNS; i++) {
         w_v[i] = (float)i;
     }
-    const attn_tensor tensors[] = {{.data = x, .rank = 2, .shape = {ROWS, MODEL}},
-                                   {.data = wide, .rank = 2, .shape = {ROWS, WIDE}},
-                                   {.data = w, .rank = 2, .shape = {MODEL, COLUMNS}},
-                                   {.data = w_v, .rank = 2, .shape = {WIDE, COLUMNS}}};
+    const attn_tensor tensors[] = {{.data = context ? x : wide, .rank = 2, .shape = {ROWS, model}},
+                                   {.data = wide, .rank = 2, .shape = {ROWS, columns}},
+                                   {.data = w, .rank = 2, .shape = {model, MODEL}},
+                                   {.data = w_v, .rank = 2, .shape = {columns, COLUMNS}}};
     const attn_projection projection = {.w_q = &tensors[2], .w_k = &tensors[2], .w_v = &tensors[3]};
-    const attn_multihead call = {
-        .x = &tensors[0], .value_context = &tensors[1], .projections = &projection, .count = 1};
-    const attn_options options = {.results = ATTN_WANT(V)};
+    const attn_multihead call = {.x = &tensors[0],
+                                 .value_context = context ? &tensors[1] : NULL,
+                                 .projections = &projection,
+                                 .count = 1};
+    const attn_options options = {.results = ATTN_WANT(K) | ATTN_WANT(V)};
     attn_plan *plan;
     attn_error error;
     cr_assert_eq(attn_plan_multihead(&plan, &call, &options, &error), ATTN_OK, "%s", error.message);
+    cr_assert_eq(attn_plan_bind(plan, ATTN_RESULT_K, 0, k), ATTN_OK);
     cr_assert_eq(attn_plan_bind(plan, ATTN_RESULT_V, 0, v), ATTN_OK);
     cr_assert_eq(attn_plan_run(plan, &error), ATTN_OK, "%s", error.message);
     for (size_t i = 0; i < ROWS; i++) {
-        cr_assert_arr_eq(v + i * COLUMNS, w_v + i * STEP * COLUMNS, COLUMNS * sizeof *v, "row %zu",
+        cr_assert_arr_eq(v + i * COLUMNS, w_v + i * step * COLUMNS, COLUMNS * sizeof *v, "row %zu",
                          i);
+    }
+    for (size_t i = 0; i < ROWS * MODEL; i++) {
+        cr_assert_eq(k[i], 1, "row %zu", i / MODEL);
     }
     attn_plan_free(plan);
     free(x);
@@ -377,4 +386,12 @@ Test(engine, a_wide_value_context_is_projected_whole) {
     free(w);
     free(w_v);
     free(v);
+    free(k);
+}
+
+/* The tasks of V may have fewer rows than those of Q and K, because a value_context has many more
+ * columns than X, or more rows, because narrow matrices cost more. */
+Test(engine, wide_rows_are_projected_whole) {
+    check_wide_rows(17, true);
+    check_wide_rows(12, false);
 }
