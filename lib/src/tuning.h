@@ -54,10 +54,8 @@ enum {
      * a Zen 5 with rows that begin anywhere in a cache line: 1.05 to 1.08 times as fast with
      * AVX-512, and as fast with AVX2. */
     STREAM_BYTES = 1 << 23,
-    /* TILE_ROWS rows pass over a tile of keys or weights. A tile of TILE_BYTES stays in an L1
-     * cache. */
+    /* So many rows pass over a tile of keys. */
     TILE_ROWS = 96,
-    TILE_BYTES = 1 << 15,
     /* The most bytes of packed keys, and of packed values, of one tile: a quarter of an L2 cache of
      * 512 KiB. They share this cache with the scores of the tile. Measured on a Zen 3 (AVX2): with
      * half of the keys a call is 3 to 10 % slower, with 50 % more rows 1 % faster. */
@@ -83,13 +81,8 @@ enum {
      * times as fast. With 12 tasks it is 6 % slower on one thread. */
     ENOUGH_PROJECTED = 6,
     LEAST_PROJECTED = 64,
-    /* Sizes for OpenBLAS without kernels for small products: the most rows and columns of one, the
-     * rows of X that are too few for a copy of the weights, and the parts of their columns, so that
-     * every thread gets some. Measured on a Zen 5 with OpenBLAS's cores SkylakeX and Haswell,
-     * d_model 768 and 4096, 16 to 2048 rows. */
+    /* The most rows and columns of a product of OpenBLAS. */
     SQUARE = 256,
-    SPARSE = 32,
-    SHARES = 6,
 };
 
 /* Packed products, see kernels/panels.inc. The figures are those of projections of d_model 384 to

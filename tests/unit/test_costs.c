@@ -47,8 +47,8 @@ static double tasks_of(const attn_plan *plan) {
 Test(costs, of_a_plain_call_are_exact, .init = use_plain_loops) {
     const double pairs = 2.0 * 8 * 1024 * 2048, heads = 2 * 8;
     const double products = pairs * (0.8 * 128 + 40 + 400.0 / 1024);
-    const double rows = heads * 1024 * (16 * 1000 + 2000); /* a row has 16 tiles of 128 keys */
-    const double blocks = heads * 11 * 16 * 15000;         /* 11 blocks of 96 queries, 16 tiles */
+    const double rows = heads * 1024 * (8 * 1000 + 2000); /* a row has 8 tiles of 256 keys */
+    const double blocks = heads * 11 * 8 * 15000;         /* 11 blocks of 96 queries, 8 tiles */
     const double packing = heads * (2048 * 64 * 40 + 15000);
     const double memory =
         heads * (1024 + 2 * 2048) * 64 * 4 * 4 + (heads * 1024 * 64 + heads * 2048 * 64) * 4 * 20;

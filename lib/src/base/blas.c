@@ -6,7 +6,6 @@
 
 #include <assert.h>
 #include <cblas.h>
-#include <string.h>
 
 #include "attention.h"
 #include "kernels/kernels.h"
@@ -57,19 +56,6 @@ void blas_transpose_f64(size_t rows, size_t cols, const double *a, size_t lda, d
     assert(rows <= BLAS_MAX_DIM && cols <= BLAS_MAX_DIM && lda <= BLAS_MAX_DIM);
     cblas_domatcopy(CblasRowMajor, CblasTrans, (blasint)rows, (blasint)cols, 1.0, a, (blasint)lda,
                     b, (blasint)ldb);
-}
-
-/* OpenBLAS has these kernels for SkylakeX since 0.3.18, and uses them on the later cores, too. With
- * an older OpenBLAS this is true as well, and such products are only slower. */
-bool blas_has_small(void) {
-    static const char *const cores[] = {"SkylakeX", "Cooperlake", "SapphireRapids"};
-    const char *core = openblas_get_corename();
-    for (size_t i = 0; i < sizeof cores / sizeof cores[0]; i++) {
-        if (strcmp(core, cores[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
 }
 
 attn_build_info attn_build(void) {

@@ -10,11 +10,6 @@
 enum {
     /* The largest size or row length that BLAS can address, because its ints have 32 bits. */
     BLAS_MAX_DIM = 0x7fffffff,
-    /* The products for which OpenBLAS uses its kernels for small matrices: m n k is at most
-     * BLAS_SMALL_PRODUCT. With trans_b, m n is at most BLAS_SMALL_TRANSPOSED, too, and k is at
-     * least 32. */
-    BLAS_SMALL_PRODUCT = 1000000,
-    BLAS_SMALL_TRANSPOSED = 1200,
 };
 
 /*
@@ -33,10 +28,6 @@ void blas_gemm_turned_f32(size_t m, size_t n, size_t k, const float *a, size_t l
                           size_t ldb, float beta, float *c, size_t ldc);
 void blas_gemm_turned_f64(size_t m, size_t n, size_t k, const double *a, size_t lda,
                           const double *b, size_t ldb, double beta, double *c, size_t ldc);
-
-/* Returns true if this BLAS has the kernels for small matrices. They read the matrices without
- * packing them, and are as fast as large products. */
-bool blas_has_small(void);
 
 /* Write the transpose of a (rows, cols) to b (cols, rows). The row lengths are lda and ldb. */
 void blas_transpose_f32(size_t rows, size_t cols, const float *a, size_t lda, float *b, size_t ldb);

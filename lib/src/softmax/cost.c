@@ -255,8 +255,7 @@ static double cost_of_projection(const struct projection *p) {
     const double down = ceil((double)p->rows / (double)p->task_rows);
     const double matrices = (double)size_max(p->count, p->across);
     const double steps = ceil((double)p->inner / (double)p->tile_inner);
-    const double high = ceil((double)p->task_rows / (double)p->tile_rows);
-    return cost_of_projecting(p, p->rows, p->ld) + down * matrices * steps * high * PRODUCT +
+    return cost_of_projecting(p, p->rows, p->ld) + down * matrices * steps * PRODUCT +
            (double)p->rows * (double)p->ld * 100;
 }
 

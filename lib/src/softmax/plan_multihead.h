@@ -40,10 +40,8 @@ struct projection {
     size_t item_rows, gap;
     /* One task computes task_rows rows and task_columns columns of the result. */
     size_t task_rows, task_columns;
-    size_t across; /* tasks that share the same rows */
-    /* One call of BLAS multiplies (tile_rows, tile_inner) by (tile_inner, tile_columns). */
-    size_t tile_rows, tile_inner, tile_columns;
-    bool copies_tiles; /* a tile of the weights is copied before it is multiplied */
+    size_t across;     /* tasks that share the same rows */
+    size_t tile_inner; /* columns of X that one product has */
 };
 
 /* Returns the place of a row of X in the result of a projection. */

@@ -4,8 +4,7 @@
  * gradients. Its decisions depend on the call and the kernels alone and never on the number of
  * threads, so a call gives the same bytes on any number of threads. A task costs at most
  * TASK_MOST (partition.h), about 13 ms, and its scratch has at most about 2 MiB. OpenBLAS
- * computes the products of a CPU without vector kernels, and those of float64 if its kernels for
- * small products exist.
+ * computes the products of a CPU without vector kernels.
  */
 #include "softmax/schedule.h"
 
@@ -13,7 +12,6 @@
 #include <float.h>
 #include <math.h>
 
-#include "base/blas.h"
 #include "base/status.h"
 #include "base/tensor.h"
 #include "engine/partial.h"
@@ -26,56 +24,24 @@
 #include "softmax/plan_gradients.h"
 #include "tuning.h"
 
-/*
- * Chooses the size of tiles for rows of d (or d_v) numbers of `size` bytes. Both products of a tile
- * have the sizes rows, keys and d.
- *
- * For small products OpenBLAS has kernels that do not pack; with them it reaches the peak of the
- * machine. They are fastest if the number of keys is a multiple of 64. Measured on a Zen 5 with
- * OpenBLAS's cores SkylakeX (AVX-512, with such kernels) and Haswell (AVX2, without them): with
- * half of the rows a call is up to 4 % slower, with half of the bytes 3 %, with twice the bytes
- * 5 %, and 8 % in float64 with SkylakeX.
- */
-static void choose_tile(attn_plan *plan, size_t d, size_t size) {
-    struct tiling *t = &plan->tiling;
-    const size_t bytes = t->panel > 0 ? PANELS_BYTES : TILE_BYTES;
-    t->keys = size_max(64, size_min(256, bytes / (d * size) / 64 * 64));
-    t->rows = t->panel > 0 ? TILE_ROWS : BLAS_SMALL_PRODUCT / (t->keys * d);
-    t->rows = size_max(8, size_min(TILE_ROWS, t->rows / 8 * 8));
-}
-
-/*
- * Cuts a projection of numbers of `size` bytes into tasks. Returns the number of tasks.
- *
- * A tile of weights that is packed in panels stays in an L2 cache while up to PROJECT_ROWS rows
- * pass over it. If the projections of a phase have few `columns` together, their rows are cut, too.
- *
- * With OpenBLAS's kernels for small products, a tile of PANELS_COLUMNS columns of the weights stays
- * in an L1 cache while up to PROJECT_ROWS rows pass over it, TILE_ROWS at a time. The tile is
- * copied first, because rows of weights lie pages apart. For up to SPARSE rows the copy costs more
- * than it saves. Weights in the form out_in are copied as soon as their product, which is a
- * transposed one, would be too large for these kernels without a copy.
- *
- * Without these kernels, products are large, up to SQUARE rows and columns, because each product
- * packs its rows anew. The columns of up to SPARSE rows are cut into SHARES.
- */
+/* Cuts a projection into tasks. Returns the number of tasks. A tile of weights stays in an L2 cache
+ * while up to PROJECT_ROWS rows pass over it. If the projections of a phase have few `columns`
+ * together, their rows are cut, too. OpenBLAS packs the rows of each product anew, so its products
+ * are large, up to SQUARE rows and columns. */
 static size_t choose_projection(attn_plan *plan, int which, size_t columns) {
     struct projection *p = &plan->project[which];
-    const size_t size = attn_dtype_size(plan->dtype);
-    const struct tiling *t = &plan->tiling;
-    struct schedule *s = &plan->schedule;
+    const size_t panel = plan->tiling.panel;
     if (p->count == 0 || p->rows == 0) {
         p->task_rows = 1; /* of no rows */
         return 0;
     }
-    const bool panels = t->panel > 0, small = panels || blas_has_small();
-    p->task_rows = size_min(p->rows, small ? PROJECT_ROWS : SQUARE);
-    p->task_columns = small ? PANELS_COLUMNS : SQUARE;
+    p->task_rows = size_min(p->rows, panel > 0 ? PROJECT_ROWS : SQUARE);
+    p->task_columns = panel > 0 ? PANELS_COLUMNS : SQUARE;
     while (p->task_rows > 1 &&
            cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
         p->task_rows = (p->task_rows + 1) / 2;
     }
-    while (small && p->task_rows >= 2 * LEAST_PROJECTED &&
+    while (panel > 0 && p->task_rows >= 2 * LEAST_PROJECTED &&
            ceil_div(columns, PANELS_COLUMNS) * ceil_div(p->rows, p->task_rows) < ENOUGH_PROJECTED) {
         p->task_rows = (p->task_rows + 1) / 2;
     }
@@ -83,34 +49,19 @@ static size_t choose_projection(attn_plan *plan, int which, size_t columns) {
            cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
         p->task_columns /= 2;
     }
-    if (!small && p->rows <= SPARSE) {
-        const size_t share =
-            size_max(PANELS_COLUMNS, p->ld / SHARES / PANELS_COLUMNS * PANELS_COLUMNS);
-        p->task_columns = size_min(p->task_columns, share);
-    }
-    p->tile_columns = p->task_columns;
-    p->tile_rows = p->task_rows;
     p->tile_inner = p->inner;
-    if (panels && p->panel == 0) {
-        assert(PANELS_COLUMNS % t->panel == 0);
-        p->copies_tiles = p->out_in;
+    if (panel > 0 && p->panel == 0) {
+        assert(PANELS_COLUMNS % panel == 0);
         p->tile_inner = PANELS_ROWS;
-        s->weight_numbers = (size_t)PANELS_ROWS * PANELS_COLUMNS;
-    } else if (small && !panels) {
-        p->copies_tiles = p->rows > (p->out_in ? BLAS_SMALL_TRANSPOSED / PANELS_COLUMNS : SPARSE);
-        p->tile_rows = p->copies_tiles ? TILE_ROWS : p->task_rows;
-        p->tile_inner = (p->copies_tiles ? TILE_BYTES / size : BLAS_SMALL_PRODUCT / p->task_rows) /
-                        PANELS_COLUMNS;
-        s->weight_numbers = p->copies_tiles ? TILE_BYTES / size : s->weight_numbers;
+        plan->schedule.weight_numbers = (size_t)PANELS_ROWS * PANELS_COLUMNS;
     }
     p->across = ceil_div(p->ld, p->task_columns);
     return ceil_div(p->rows, p->task_rows) * p->across;
 }
 
-/* OpenBLAS's kernels for small products are as fast as panels in float64, too. */
 size_t plan_panel(attn_dtype dtype) {
     const struct attn_kernels *kernels = attn_kernels();
-    return dtype == ATTN_FLOAT32 ? kernels->panel_f32 : blas_has_small() ? 0 : kernels->panel_f64;
+    return dtype == ATTN_FLOAT32 ? kernels->panel_f32 : kernels->panel_f64;
 }
 
 static void choose_paths(attn_plan *plan, double head_cost) {
@@ -266,7 +217,8 @@ static void choose_blocks(attn_plan *plan, size_t d) {
     struct path *path = &plan->path;
     struct tiling *t = &plan->tiling;
     const size_t size = attn_dtype_size(plan->dtype);
-    choose_tile(plan, d, size);
+    t->rows = TILE_ROWS;
+    t->keys = size_max(64, size_min(256, PANELS_BYTES / (d * size) / 64 * 64));
     t->keys = size_min(t->keys, plan->m);
     t->tiles = ceil_div(plan->m, t->keys);
     t->ld = t->keys;
