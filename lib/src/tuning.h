@@ -40,9 +40,10 @@ enum {
     /* An odd number of fewer blocks becomes even. Measured on a Zen 4 with one head of 254 to 600
      * queries: 1.06 to 1.27 times as fast with 2 threads, and as fast with 1. */
     FEW_BLOCKS = 8,
-    /* Numbers that one task packs or merges. Measured on a Zen 4: if one head of 400 keys is packed
-     * as one part, a call on 2 threads is 2 % slower. */
+    /* Numbers of keys that are packed as one part, unless one tile has more. Measured on a Zen 4:
+     * if one head of 400 keys is packed as one part, a call on 2 threads is 2 % slower. */
     PACK_NUMBERS = 1 << 14,
+    /* Numbers that are merged as one part. */
     MERGE_NUMBERS = 1 << 18,
     /* The bytes of keys and values of one part: half of a common L2 cache. */
     SPLIT_BYTES = 1 << 20,
@@ -54,7 +55,8 @@ enum {
      * a Zen 5 with rows that begin anywhere in a cache line: 1.05 to 1.08 times as fast with
      * AVX-512, and as fast with AVX2. */
     STREAM_BYTES = 1 << 23,
-    /* So many rows pass over a tile of keys. */
+    /* The most keys of a tile, and the most rows that pass over it. */
+    TILE_KEYS = 256,
     TILE_ROWS = 96,
     /* The most bytes of packed keys, and of packed values, of one tile: a quarter of an L2 cache of
      * 512 KiB. They share this cache with the scores of the tile. Measured on a Zen 3 (AVX2): with
@@ -107,8 +109,6 @@ enum {
     GRADIENT_WORK = 1 << 24,
     /* Tasks of a phase that are enough for all threads. */
     ENOUGH_GRADIENTS = 64,
-    /* The most keys of a tile. */
-    GRADIENT_KEYS = 256,
     /* The most that a row costs in a phase of GRADIENT_START. */
     START_WORK = 1 << 26,
     /* The multiply-adds of a block of a product of projections, and the sides of blocks. */
@@ -125,12 +125,14 @@ enum {
     /* A call of fewer numbers may as well be exact. */
     FEW_NUMBERS = 1 << 14,
     /* A segment costs at most about this much, which is 0.2 ms, because denormal numbers take up to
-     * 85 times as long on CPUs of Intel. It may cost so many times the numbers of its state, which
-     * are read and written. Measured on a Zen 4: a call of 64 columns is up to 1.1 times as fast as
-     * with 3 ms, because all heads read the same pages. With half of SEGMENT_STATES, one of 128
-     * columns is 2 % slower, and one of 256 columns 5 %. */
+     * 85 times as long on CPUs of Intel. Measured on a Zen 4: a call of 64 columns is up to 1.1
+     * times as fast as with 3 ms, because all heads read the same pages. */
     SEGMENT_WORK = 1 << 24,
+    /* It may cost this much for each number of its state, which is read and written. Measured on a
+     * Zen 4: with half of it a call of 128 columns is 2 % slower, and one of 256 columns 5 %. */
     SEGMENT_STATES = 1536,
+    /* A segment of gradients keeps a state. It costs at most about this much, which is 3 ms. */
+    BACKWARD_WORK = 1 << 28,
     /* A chunk that costs more is computed position by position. */
     LONGEST_CHUNK = 1 << 29,
     /* Tiles of states that are enough for the threads of most machines. Each tile computes the
@@ -145,9 +147,9 @@ enum {
     STATE_NUMBERS = 1 << 16,
     LEAST_D = 64,
     CHUNK_NUMBERS = 1 << 14,
-    /* The most weights of a block, unless LEAST_ROWS rows have more. */
-    WEIGHT_NUMBERS = 1 << 18,
-    LEAST_ROWS = 16, /* of a chunk, and of a block; others are a multiple of it */
+    /* The most weights of a block, unless CHUNK_ROWS rows have more. */
+    BLOCK_WEIGHTS = 1 << 18,
+    CHUNK_ROWS = 16, /* the fewest rows of a chunk or a block; others are a multiple of it */
     /* Gradients: the numbers of a state in the columns that are computed at a time, these columns,
      * and the numbers of all states of an interval. */
     BACKWARD_NUMBERS = 1 << 12,

@@ -390,7 +390,8 @@ static void check_wide_rows(size_t step, bool context) {
 }
 
 /* The tasks of V may have fewer rows than those of Q and K, because a value_context has many more
- * columns than X, or more rows, because narrow matrices cost more. */
+ * columns than X. With the same input, they may have more rows, because narrow matrices cost more.
+ */
 Test(engine, wide_rows_are_projected_whole) {
     check_wide_rows(17, true);
     check_wide_rows(12, false);

@@ -80,7 +80,7 @@ static double all_positions(const struct linear *l) {
 
 /* Returns so many rows of a chunk or block, or a few less or more. */
 static size_t multiple_of_rows(size_t rows) {
-    return size_max(1, rows / LEAST_ROWS) * LEAST_ROWS;
+    return size_max(1, rows / CHUNK_ROWS) * CHUNK_ROWS;
 }
 
 /* Chooses how many positions are computed together, and the tiles of a state. Gradients
@@ -128,7 +128,8 @@ static attn_status cut_segments(attn_plan *plan, attn_error *error) {
     const size_t longest = l->count > 0 ? l->sequences[0].rows : 0, step = size_max(1, l->chunk);
     /* The first tile of a state that writes a row of `states` finds all of its memory new. */
     const bool kept = plan_wants(plan, ATTN_WANT(STATES));
-    const double work = fmax(SEGMENT_WORK, SEGMENT_STATES * (double)(l->d * l->columns));
+    const double least = SEGMENT_STATES * (double)(l->d * l->columns);
+    const double work = g->wanted ? BACKWARD_WORK : fmax(SEGMENT_WORK, least);
     const double fit = work / (kept ? cost_of_position(plan, (double)l->d_v) : position);
     l->rows = fit < (double)step ? step : (size_t)fmin(fit, 1e9) / step * step;
     if (g->wanted) {
@@ -153,8 +154,8 @@ static attn_status cut_segments(attn_plan *plan, attn_error *error) {
     const double average = cost / fmax(all, 1),
                  most = (double)size_min(longest, l->rows) * position;
     const double some = fmin(TASK_WORK / fmax(average, 1), work / fmax(most, 1));
-    const double least = all / MOST_TASKS; /* a task of short sequences has many of them */
-    l->per_task = (size_t)fmax(1, fmin(fmax(some, least), all));
+    const double fewest = all / MOST_TASKS; /* a task of short sequences has many of them */
+    l->per_task = (size_t)fmax(1, fmin(fmax(some, fewest), all));
     return ATTN_OK;
 }
 
@@ -195,7 +196,7 @@ static void cut_weights(attn_plan *plan) {
         return;
     }
     l->block =
-        multiple_of_rows(size_min(size_min(64, CHUNK_NUMBERS / l->d), WEIGHT_NUMBERS / plan->n));
+        multiple_of_rows(size_min(size_min(64, CHUNK_NUMBERS / l->d), BLOCK_WEIGHTS / plan->n));
     l->blocks = ceil_div(plan->n, l->block);
     const double d = (double)l->d, pairs = (double)plan->n,
                  block = (double)size_min(l->block, plan->n);

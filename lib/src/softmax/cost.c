@@ -242,6 +242,7 @@ double cost_of_projecting(const struct projection *p, size_t rows, size_t column
         ONE_COLUMN = 50, /* a number of one column, if there are fewer than WIDTH in all */
         MOST = 320       /* the most that the numbers of such a row cost together */
     };
+    columns = size_min(columns, p->ld);
     const double numbers = (double)columns, matrices = numbers * (double)p->count / (double)p->ld;
     const double each =
         columns >= WIDTH ? fmax(numbers, WIDTH * matrices) : fmin(numbers * ONE_COLUMN, MOST);

@@ -468,7 +468,7 @@ void plan_cut_gradients(attn_plan *plan, size_t d) {
     if (!g->wanted) {
         return;
     }
-    g->tile_keys = size_max(64, size_min(GRADIENT_KEYS, PANELS_BYTES / (d * size) / 64 * 64));
+    g->tile_keys = size_max(64, size_min(TILE_KEYS, PANELS_BYTES / (d * size) / 64 * 64));
     g->tile_keys = size_min(g->tile_keys, plan->m);
     g->tile_rows = size_min(d > MOST_KEPT ? LONG_QUERIES : TILE_ROWS, plan->n);
     g->ld = ceil_div(g->tile_keys, panel) * panel;

@@ -4,7 +4,7 @@
  * gradients. Its decisions depend on the call and the kernels alone and never on the number of
  * threads, so a call gives the same bytes on any number of threads. A task costs at most
  * TASK_MOST (partition.h), about 13 ms, and its scratch has at most about 2 MiB. OpenBLAS
- * computes the products of a CPU without vector kernels.
+ * computes the products of a CPU without vector kernels, and those of keys that are not packed.
  */
 #include "softmax/schedule.h"
 
@@ -218,7 +218,7 @@ static void choose_blocks(attn_plan *plan, size_t d) {
     struct tiling *t = &plan->tiling;
     const size_t size = attn_dtype_size(plan->dtype);
     t->rows = TILE_ROWS;
-    t->keys = size_max(64, size_min(256, PANELS_BYTES / (d * size) / 64 * 64));
+    t->keys = size_max(64, size_min(TILE_KEYS, PANELS_BYTES / (d * size) / 64 * 64));
     t->keys = size_min(t->keys, plan->m);
     t->tiles = ceil_div(plan->m, t->keys);
     t->ld = t->keys;
