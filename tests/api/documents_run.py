@@ -44,7 +44,9 @@ class Daemon:
         if named:  # the last option holds
             options = [*options, "--port", "0"]
         self.log = tempfile.TemporaryFile("w+")  # pylint: disable=consider-using-with
-        environment = {**os.environ, "ATTENTIOND_PORT": "0", **dict(word.split("=", 1) for word in variables)}
+        # A build that checks memory on a busy machine is slow.
+        environment = {**os.environ, "ATTENTIOND_PORT": "0", "ATTENTIOND_COMPUTE_TIMEOUT": "3600",
+                       **dict(word.split("=", 1) for word in variables)}
         self.process = subprocess.Popen([program, *options], cwd=folder, env=environment,  # pylint: disable=consider-using-with
                                         text=True, stdout=subprocess.PIPE, stderr=self.log)
         self.first = self.process.stdout.readline()
