@@ -4,9 +4,7 @@
  */
 #include <assert.h>
 #include <stdint.h>
-#include <string.h>
 
-#include "base/blas.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "base/tensor.h"
@@ -31,9 +29,7 @@ attn_status attn_prepack_bytes(const attn_tensor *weights, attn_layout layout, s
     size_t inner = 0, columns = 0, count;
     ATTN_TRY(read_sizes(weights, layout, &inner, &columns, error));
     const size_t panel = plan_panel(weights->dtype);
-    if (panel > 0) {
-        columns = ceil_div(columns, panel) * panel; /* a size that BLAS can address */
-    }
+    columns = ceil_div(columns, panel) * panel; /* a size that BLAS can address */
     if (!size_mul(inner, columns, &count) ||
         !size_mul(count, attn_dtype_size(weights->dtype), &count) || !size_align(&count)) {
         return attn_too_large(error);
@@ -74,21 +70,6 @@ static void pack_panel(void *to, const attn_tensor *w, bool out_in, size_t from,
     }
 }
 
-/* Copies a part of weights that have no panels. The rows of the copy have `ld` numbers. */
-static void copy_part(void *to, size_t ld, const attn_tensor *w, bool out_in) {
-    const size_t rows = w->shape[0], columns = w->shape[1], size = attn_dtype_size(w->dtype);
-    if (!out_in) {
-        for (size_t row = 0; row < rows; row++) {
-            memcpy((char *)to + row * ld * size, (const char *)w->data + row * columns * size,
-                   columns * size);
-        }
-    } else if (w->dtype == ATTN_FLOAT32) {
-        blas_transpose_f32(rows, columns, w->data, columns, to, ld);
-    } else {
-        blas_transpose_f64(rows, columns, w->data, columns, to, ld);
-    }
-}
-
 attn_status attn_prepack_part(const attn_tensor *weights, attn_layout layout, size_t row,
                               size_t rows, size_t column, size_t columns, void *buffer,
                               attn_error *error) {
@@ -102,10 +83,6 @@ attn_status attn_prepack_part(const attn_tensor *weights, attn_layout layout, si
     ATTN_TRY(check_column(part, column, columns, error));
     const bool out_in = layout == ATTN_OUT_IN;
     const size_t panel = plan_panel(weights->dtype), size = attn_dtype_size(weights->dtype);
-    if (panel == 0) {
-        copy_part((char *)buffer + (row * columns + column) * size, columns, weights, out_in);
-        return ATTN_OK;
-    }
     assert(ATTN_PREPACK_COLUMNS % panel == 0);
     for (size_t j = 0; j < part; j += panel) {
         char *to = (char *)buffer + ((column + j) * rows + row * panel) * size;

@@ -51,9 +51,10 @@ enum {
     PART_KEYS = 4096,
     /* The bytes of whole rows of scores of one block: half of a common L2 cache. */
     WHOLE_BYTES = 1 << 20,
-    /* Weights of more bytes than this fit no L2 cache, and are written past the caches. Measured on
-     * a Zen 5 with rows that begin anywhere in a cache line: 1.05 to 1.08 times as fast with
-     * AVX-512, and as fast with AVX2. */
+    /* Weights, and outputs of linear attention, of more bytes than this fit no L2 cache, and are
+     * written past the caches. Measured on a Zen 5 with rows of weights that begin anywhere in a
+     * cache line: 1.05 to 1.08 times as fast with AVX-512, and as fast with AVX2. Measured on a
+     * Zen 4 with linear attention: 1.09 times as fast. */
     STREAM_BYTES = 1 << 23,
     /* The most keys of a tile, and the most rows that pass over it. */
     TILE_KEYS = 256,
@@ -83,8 +84,6 @@ enum {
      * times as fast. With 12 tasks it is 6 % slower on one thread. */
     ENOUGH_PROJECTED = 6,
     LEAST_PROJECTED = 64,
-    /* The most rows and columns of a product of OpenBLAS. */
-    SQUARE = 256,
 };
 
 /* Packed products, see kernels/panels.inc. The figures are those of projections of d_model 384 to

@@ -44,8 +44,7 @@ struct attn_kernels {
     /* Waits until all stores are done that bypass the caches. */
     void (*fence)(void);
 
-    /* Matrix products whose right operand is cut into panels of `panel` columns. The table of plain
-     * loops has no such products: `panel` is 0 there, and the functions are NULL. */
+    /* Matrix products have a right operand that is cut into panels of `panel` columns. */
     size_t panel_f32, panel_f64;
     /* The kernels for rows of float, and those for rows of double. */
 #define real      float

@@ -147,7 +147,6 @@ static inline size_t linear_sum_numbers(const struct linear *l) {
 #define ATTN_CHUNK_AREAS(X)                                                                        \
     X(state, real, d * S_P)          /* in panels */                                               \
     X(low, real, d * S_P)            /* what the numbers of `state` lack */                        \
-    X(sum, real, d * P)              /* what a chunk adds to a panel of the state */               \
     X(queries, real, C * d)          /* rows of Q */                                               \
     X(keys, real, C * d)             /* rows of K */                                               \
     X(left, real, C * d)             /* such rows, decayed */                                      \
@@ -191,10 +190,5 @@ static inline struct chunk_map chunk_map(const struct linear *l, size_t size, si
 #undef ATTN_CHUNK_PLACE
     return map;
 }
-
-/* The columns of a panel, also for kernels that have no products of their own. */
-enum {
-    CHUNK_PANEL = 32
-};
 
 #endif

@@ -88,7 +88,8 @@ static size_t multiple_of_rows(size_t rows) {
 static void choose_chunk(attn_plan *plan) {
     struct linear *l = plan->linear;
     const size_t longest = l->count > 0 ? l->sequences[0].rows : 0;
-    const double work = all_positions(l) * (double)(l->d * l->d_v) * (double)plan->heads;
+    const double rows = all_positions(l) * (double)plan->heads,
+                 work = rows * (double)(l->d * l->d_v);
     l->columns = size_min(l->d_v, size_max(STATE_COLUMNS, STATE_NUMBERS / size_max(LEAST_D, l->d)));
     const bool exact = work <= FEW_NUMBERS || plan_wants(plan, ATTN_WANT(STATES));
     if (longest >= LINEAR_FEW_POSITIONS && !exact) {
@@ -105,6 +106,7 @@ static void choose_chunk(attn_plan *plan) {
     l->columns = size_min(l->columns, size_min(l->d_v, columns));
     l->tiles = ceil_div(l->d_v, l->columns);
     l->gradients.columns = size_min(l->gradients.columns, l->columns);
+    plan->path.streams = rows * (double)(l->d_v * attn_dtype_size(plan->dtype)) > STREAM_BYTES;
 }
 
 /* Chooses the columns of gradients, and the positions whose states are kept together: a power of
@@ -259,11 +261,9 @@ static attn_status lay_out(attn_plan *plan, attn_error *error) {
         s->scratch.bytes = size_max(s->scratch.bytes, numbers * sizeof(double));
     }
     if (chunk_rows(l) > 0) {
-        const size_t f32 = k->panel_f32 > 0 ? k->panel_f32 : CHUNK_PANEL,
-                     f64 = k->panel_f64 > 0 ? k->panel_f64 : CHUNK_PANEL;
         /* Any call may need chunks in double, see chunks_run_f32(). */
-        const size_t in_float = chunk_map(l, sizeof(float), f32).bytes,
-                     in_double = chunk_map(l, sizeof(double), f64).bytes;
+        const size_t in_float = chunk_map(l, sizeof(float), k->panel_f32).bytes,
+                     in_double = chunk_map(l, sizeof(double), k->panel_f64).bytes;
         s->scratch.bytes = size_max(s->scratch.bytes, size_max(in_float, in_double));
     }
     return ATTN_OK;

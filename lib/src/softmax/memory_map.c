@@ -27,7 +27,7 @@ static bool reserve(size_t *memory, size_t size, size_t count, size_t each, size
 /* Returns how many columns `columns` columns take when they are packed. */
 static size_t packed_columns(const attn_plan *plan, size_t columns) {
     const size_t panel = plan->tiling.panel;
-    return panel == 0 ? columns : ceil_div(columns, panel) * panel;
+    return ceil_div(columns, panel) * panel;
 }
 
 static size_t extended_rows_of(const struct extended *rows) {
@@ -100,7 +100,7 @@ static size_t copied_tile(const attn_plan *plan, size_t d) {
     const struct path *path = &plan->path;
     const struct tiling *t = &plan->tiling;
     const size_t keys = path->packs_late ? packed_columns(plan, t->keys) * d : 0;
-    const bool packs_values = t->panel > 0 && !path->without_blas && !path->long_rows;
+    const bool packs_values = !path->without_blas && !path->long_rows;
     const size_t values = packs_values ? t->keys * packed_columns(plan, t->value_columns) : 0;
     return size_max(size_max(keys, values), plan->schedule.weight_numbers);
 }

@@ -464,7 +464,7 @@ static void cut_start(attn_plan *plan) {
 
 void plan_cut_gradients(attn_plan *plan, size_t d) {
     struct gradients *g = &plan->gradients;
-    const size_t size = dtype_size(plan->dtype), panel = size_max(1, plan->tiling.panel);
+    const size_t size = dtype_size(plan->dtype), panel = plan->tiling.panel;
     if (!g->wanted) {
         return;
     }

@@ -1,10 +1,10 @@
 /*
  * schedule.c - cuts a call into phases of independent tasks, by the thresholds of tuning.h;
- * schedule_linear.c does the same for linear attention, and plan_gradients.c for
- * gradients. Its decisions depend on the call and the kernels alone and never on the number of
- * threads, so a call gives the same bytes on any number of threads. A task costs at most
- * TASK_MOST (partition.h), about 13 ms, and its scratch has at most about 2 MiB. OpenBLAS
- * computes the products of a CPU without vector kernels, and those of keys that are not packed.
+ * schedule_linear.c does the same for linear attention, and plan_gradients.c for gradients. Its
+ * decisions depend on the call and the kernels alone and never on the number of threads, so a call
+ * gives the same bytes on any number of threads. A task costs at most TASK_MOST (partition.h),
+ * about 13 ms, and its scratch has at most about 2 MiB. OpenBLAS computes the products with keys
+ * that are not packed.
  */
 #include "softmax/schedule.h"
 
@@ -26,22 +26,20 @@
 
 /* Cuts a projection into tasks. Returns the number of tasks. A tile of weights stays in an L2 cache
  * while up to PROJECT_ROWS rows pass over it. If the projections of a phase have few `columns`
- * together, their rows are cut, too. OpenBLAS packs the rows of each product anew, so its products
- * are large, up to SQUARE rows and columns. */
+ * together, their rows are cut, too. */
 static size_t choose_projection(attn_plan *plan, int which, size_t columns) {
     struct projection *p = &plan->project[which];
-    const size_t panel = plan->tiling.panel;
     if (p->count == 0 || p->rows == 0) {
         p->task_rows = 1; /* of no rows */
         return 0;
     }
-    p->task_rows = size_min(p->rows, panel > 0 ? PROJECT_ROWS : SQUARE);
-    p->task_columns = panel > 0 ? PANELS_COLUMNS : SQUARE;
+    p->task_rows = size_min(p->rows, PROJECT_ROWS);
+    p->task_columns = PANELS_COLUMNS;
     while (p->task_rows > 1 &&
            cost_of_projecting(p, p->task_rows, p->task_columns) > PROJECT_WORK) {
         p->task_rows = (p->task_rows + 1) / 2;
     }
-    while (panel > 0 && p->task_rows >= 2 * LEAST_PROJECTED &&
+    while (p->task_rows >= 2 * LEAST_PROJECTED &&
            ceil_div(columns, PANELS_COLUMNS) * ceil_div(p->rows, p->task_rows) < ENOUGH_PROJECTED) {
         p->task_rows = (p->task_rows + 1) / 2;
     }
@@ -50,8 +48,8 @@ static size_t choose_projection(attn_plan *plan, int which, size_t columns) {
         p->task_columns /= 2;
     }
     p->tile_inner = p->inner;
-    if (panel > 0 && p->panel == 0) {
-        assert(PANELS_COLUMNS % panel == 0);
+    if (p->panel == 0) {
+        assert(PANELS_COLUMNS % plan->tiling.panel == 0);
         p->tile_inner = PANELS_ROWS;
         plan->schedule.weight_numbers = (size_t)PANELS_ROWS * PANELS_COLUMNS;
     }
@@ -71,11 +69,11 @@ static void choose_paths(attn_plan *plan, double head_cost) {
         half || plan_wants(plan, STAGES_OF_ALL_KEYS) || plan->options.normalization != ATTN_SOFTMAX;
     path->keeps_tiles = !half && plan->options.normalization == ATTN_SOFTMAX &&
                         plan_wants(plan, RESULTS_OF(RESULT_OF_ROW));
-    path->streams_weights = path->keeps_tiles && plan_wants(plan, ATTN_WANT(WEIGHTS)) &&
-                            !plan->results.mean &&
-                            (double)plan->batch * (double)plan->heads * (double)plan->n *
-                                    (double)plan->m * (double)attn_dtype_size(plan->dtype) >
-                                STREAM_BYTES;
+    path->streams = path->keeps_tiles && plan_wants(plan, ATTN_WANT(WEIGHTS)) &&
+                    !plan->results.mean &&
+                    (double)plan->batch * (double)plan->heads * (double)plan->n * (double)plan->m *
+                            (double)attn_dtype_size(plan->dtype) >
+                        STREAM_BYTES;
     path->plain = plan->rules.mask.stride[3] == plan->rules.mask.given && !plan->rules.bias.given &&
                   !plan_has_slopes(plan) && !plan_has(plan, INPUT_DECAY) && !plan_bends(plan) &&
                   plan->options.rounding == NULL && plan->options.normalization == ATTN_SOFTMAX;
@@ -174,7 +172,7 @@ static void cut_long_rows(attn_plan *plan) {
     struct schedule *s = &plan->schedule;
     const size_t m = plan->m;
     assert(t->keys > 0);
-    path->streams_weights = false;
+    path->streams = false;
     path->splits_keys = true;
     t->ld = t->keys;
     t->rows = size_min(plan->n, LONG_QUERIES);
@@ -245,8 +243,8 @@ static void choose_blocks(attn_plan *plan, size_t d) {
     const size_t blocks = fewest + (fewest < FEW_BLOCKS ? odd : 0);
     t->rows = size_min(size_min(ceil_div(ceil_div(plan->n, blocks), 8) * 8, t->rows), plan->n);
     t->blocks = ceil_div(plan->n, t->rows);
-    const bool few = path->packs ? t->blocks <= 2 && plan->heads == plan->kv_heads
-                                 : t->panel > 0 && !path->without_blas;
+    const bool few =
+        path->packs ? t->blocks <= 2 && plan->heads == plan->kv_heads : !path->without_blas;
     /* With a compute_dtype, a block rounds the keys that it packs. */
     path->packs_late =
         plan->half.type != NULL || (few && !path->long_rows && t->keys * d * size <= LATE_BYTES);

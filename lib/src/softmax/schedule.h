@@ -43,8 +43,9 @@ struct path {
     bool materialized;
     /* Tiles become weights, so they are kept until the softmax of their row is known. */
     bool keeps_tiles;
-    /* There are so many weights that they are written past the caches. */
-    bool streams_weights;
+    /* There are so many weights, or outputs of linear attention, that they are written past the
+     * caches. */
+    bool streams;
     /* Rows are so long that parts of their keys are added up in double. */
     bool adds_parts;
     /* Only scale, ranges and a mask lie between score and softmax. */
@@ -66,9 +67,7 @@ struct path {
 /* How PHASE_ATTEND cuts the scores: a block is `rows` queries of one head, a tile of keys is `keys`
  * keys. schedule.c decides. */
 struct tiling {
-    /* Products have a right operand in panels of this many columns, see kernels.h. 0: OpenBLAS
-     * computes the products. */
-    size_t panel;
+    size_t panel; /* the columns of a panel, see plan_panel() */
     size_t rows, keys;
     size_t ld;            /* from one row of a block of scores to the next, in numbers */
     size_t scratch_rows;  /* `rows` before blocks were made equal, so that the size of a scratch
@@ -132,8 +131,7 @@ struct schedule {
     double cost;         /* of a run, in multiply-adds, see cost.c */
 };
 
-/* Returns the columns of a panel of the right operands of this dtype, see kernels.h; 0 if OpenBLAS
- * computes the products. */
+/* Returns the columns of a panel of the right operands of this dtype, see kernels.h. */
 size_t plan_panel(attn_dtype dtype);
 
 /* Cuts the work into phases of tasks, lays out the memory of a run, and estimates its cost. */
