@@ -237,11 +237,13 @@ static void choose_blocks(attn_plan *plan, size_t d) {
         }
         choose_splits(plan, d);
     }
-    /* All blocks get the same number of rows, a multiple of 8. Two threads share few blocks evenly
-     * if their number is even. */
-    const size_t fewest = ceil_div(plan->n, t->rows), odd = fewest > 1 ? fewest % 2 : 0;
-    const size_t blocks = fewest + (fewest < FEW_BLOCKS ? odd : 0);
-    t->rows = size_min(size_min(ceil_div(ceil_div(plan->n, blocks), 8) * 8, t->rows), plan->n);
+    /* All blocks get the same number of rows, but for the last one. Two threads share few blocks
+     * evenly if their number is even. */
+    const double work = (double)plan->n * (double)plan->m * plan->schedule.columns;
+    const size_t fewest = ceil_div(plan->n, t->rows);
+    const bool odd = fewest > 1 ? fewest % 2 == 1 : plan->n >= HALF_QUERIES && work > HALF_WORK;
+    const size_t blocks = fewest + (odd && fewest < FEW_BLOCKS);
+    t->rows = size_min(ceil_div(plan->n, blocks), t->rows);
     t->blocks = ceil_div(plan->n, t->rows);
     const bool few =
         path->packs ? t->blocks <= 2 && plan->heads == plan->kv_heads : !path->without_blas;
