@@ -33,7 +33,7 @@ static struct {
     attn_plan *plan;
     void *scratch[MAX_THREADS];
     size_t scratch_bytes[MAX_THREADS];
-    _Atomic size_t next[MAX_PHASES], arrived[MAX_PHASES], done;
+    _Atomic size_t next[MAX_PHASES][MAX_THREADS], arrived[MAX_PHASES], done;
 } pool = {.mutex = PTHREAD_MUTEX_INITIALIZER, .woken = PTHREAD_COND_INITIALIZER};
 
 static void fail(const char *what) {
@@ -70,18 +70,24 @@ static void run_task(const attn_plan *plan, size_t phase, size_t task, void *scr
     }
 }
 
-/* The job of a thread: it runs tasks of the plan until there are none. */
+/* The job of a thread: it runs its own share of the tasks of each phase, and then what is left of
+ * the shares of others. So a core finds again what it has computed in the phase or the run before.
+ */
 static void work(size_t thread) {
     attn_plan *plan = pool.plan;
     void *scratch = scratch_of(thread, plan);
     for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
         const size_t tasks = attn_plan_tasks(plan, phase);
-        size_t task;
         if (tasks == 0) {
             continue;
         }
-        while ((task = atomic_fetch_add(&pool.next[phase], 1)) < tasks) {
-            run_task(plan, phase, task, scratch);
+        for (size_t i = 0, task; i < pool.threads; i++) {
+            const size_t owner = (thread + i) % pool.threads;
+            const size_t first = tasks * owner / pool.threads;
+            const size_t end = tasks * (owner + 1) / pool.threads;
+            while ((task = first + atomic_fetch_add(&pool.next[phase][owner], 1)) < end) {
+                run_task(plan, phase, task, scratch);
+            }
         }
         atomic_fetch_add(&pool.arrived[phase], 1);
         wait_for(&pool.arrived[phase], pool.threads);
@@ -189,7 +195,9 @@ void pool_run(attn_plan *plan) {
     } else {
         pool.plan = plan;
         for (size_t phase = 0; phase < attn_plan_phases(plan); phase++) {
-            pool.next[phase] = 0;
+            for (size_t t = 0; t < pool.threads; t++) {
+                pool.next[phase][t] = 0;
+            }
             pool.arrived[phase] = 0;
         }
         pool_each(work);
