@@ -20,16 +20,15 @@
  * grouped heads; Su et al. 2021 (arXiv 2104.09864) and the ONNX operator RotaryEmbedding (opset 23)
  * for rotary embedding. attn_linear has those of linear attention.
  *
- * A call has three steps. attn_plan_attention(), attn_plan_multihead(), attn_plan_linear() or
+ * A call has four steps. attn_plan_attention(), attn_plan_multihead(), attn_plan_linear() or
  * attn_plan_softmax() checks the call and makes a plan, which has the shape of each result.
  * attn_plan_bind() or attn_plan_bind_all() says where the results go. attn_plan_run() computes
- * them. The library owns no thread, prints nothing and keeps no state between calls, so any number
- * of plans may run at the same time.
+ * them. attn_plan_free() frees the plan. The library owns no thread, prints nothing and keeps no
+ * state between calls, so any number of plans may run at the same time.
  *
- * Ownership: a plan is returned owned; free it with attn_plan_free(). It borrows the data of its
- * input tensors, and the buffers that are bound to its results, until it is freed. The numbers of
- * the inputs may change until attn_plan_begin() or attn_plan_run(), so they may be zeros while the
- * plan is made.
+ * Ownership: a plan borrows the data of its input tensors, and the buffers that are bound to its
+ * results, until it is freed. The numbers of the inputs may change until attn_plan_begin() or
+ * attn_plan_run(), so they may be zeros while the plan is made.
  */
 #ifndef ATTENTION_H
 #define ATTENTION_H

@@ -15,7 +15,7 @@ enum {
     MAX_THREADS = 64,
     MAX_PHASES = 4096,
     PATIENCE = 1 << 14, /* times that a thread reads a variable before it yields its core */
-    /* A plan of a smaller cost, in multiply-adds, runs on one thread. It takes about 8 us if its
+    /* A plan of a smaller cost, in multiply-adds, runs on one thread. It takes some 10 us if its
      * results are not fresh memory. */
     SERIAL_COST = 1300000,
 };
