@@ -97,8 +97,7 @@ def report(options, table, servers, scratch, start_echo, take_turns, ratio, tole
     )  # fmt: skip
     for name, shown, reach in (("json", "the same in JSON", 5), ("kserve", "KServe, NumPy", 10)):
         ours, theirs = (statistics.median(rates[each]) for each in ("attentiond", name))
-        table.add(f"{text}, requests/s: {shown}", f"{ours:.0f}", f"{theirs:.0f}", ratio(rates, "attentiond", name), reach,
-                  under_load=True)  # fmt: skip
+        table.add(f"{text}, requests/s: {shown}", f"{ours:.0f}", f"{theirs:.0f}", ratio(rates, "attentiond", name), reach)
         ours, theirs = (min(costs[each]) * 1e6 for each in ("attentiond", name))
         table.add(f"{text}, µs of a core for each: {shown}", f"{ours:.0f}", f"{theirs:.0f}", theirs / ours)
     ours, theirs = min(costs["attentiond"]) * 1e6, (min(costs["echo"]) + compute) * 1e6

@@ -376,14 +376,11 @@ def beside_huge(options, server):
 class Table:
     """The report. A row has the name of a figure, our figure, theirs, the ratio, and the target."""
 
-    def __init__(self, shared):
+    def __init__(self):
         self.rows = []
-        self.shared = shared  # server and load share their cores
         print("| what | attentiond | beside | ratio | to reach | |\n|---|---|---|---|---|---|")
 
-    def add(self, what, ours, theirs="", value=None, reach=None, at_most=False, is_ratio=True, under_load=False):
-        if under_load and self.shared:
-            reach = None
+    def add(self, what, ours, theirs="", value=None, reach=None, at_most=False, is_ratio=True):
         good = reach is None or (value <= reach if at_most else value >= reach)
         sign = "" if reach is None else ("≤ " if at_most else "≥ ") + f"{reach:g}"
         shown = f"{value:.2f}" if value is not None and is_ratio else ""
@@ -398,7 +395,7 @@ def report_rates(table, kind, rates, costs, reaches, texts):
     for name, reach in reaches.items():
         theirs = statistics.median(rates[name])
         table.add(f"{texts[kind]}, requests/s: {texts[name]}", f"{ours:.0f}", f"{theirs:.0f}",
-                  ratio(rates, "attentiond", name), reach, under_load=True)  # fmt: skip
+                  ratio(rates, "attentiond", name), reach)  # fmt: skip
     for name in reaches:
         table.add(f"{texts[kind]}, µs of a core for each: {texts[name]}", f"{cost * 1e6:.1f}",
                   f"{statistics.median(costs[name]) * 1e6:.1f}",
@@ -426,7 +423,7 @@ def run(options, stack, environment):
         return server
 
     servers["echo"] = start_echo(scratch / "notebook-answer")
-    table = Table(options.cores == options.load_cores)
+    table = Table()
     options.heads = {}
     tensors = binary.report(options, table, servers, scratch, start_echo, take_turns, ratio, TOLERANCE)
     if options.binary:
@@ -455,7 +452,7 @@ def run(options, stack, environment):
     huge = beside_huge(options, servers["attentiond"])
     before, after = huge["unloaded"]["p99"], huge["loaded"]["p99"]
     table.add("first notebook while a huge job runs, p99 in ms: alone", f"{after:.2f}",
-              f"{before:.2f}", after / before, 5, at_most=True, under_load=True)  # fmt: skip
+              f"{before:.2f}", after / before, 5, at_most=True)  # fmt: skip
     ready = start_to_ready(options, environment, options.singles // 5)
     table.add("start to ready, ms", f"{ready * 1e3:.0f}", "", ready * 1e3, 100, at_most=True,
               is_ratio=False)  # fmt: skip
