@@ -3,6 +3,7 @@
 # - lint: two linters read openapi.yaml.
 # - go, java, javascript, python, rust: the test of the client in server/clients, with own/stub.py between it and the daemon,
 #   and the example in its README.md. The client is installed as its README.md says. python also runs workflow.yml and check.sh.
+# - packages: the packages of the clients, as `make dist` makes them, and the examples with them.
 # - generated-go, generated-java, generated-python, generated-typescript: a client is generated from openapi.yaml and compiled.
 #   It asks the first notebook, the same with drawn matrices, and a bad request. generated-typescript also compiles a program
 #   with the types of server/clients/javascript.
@@ -24,7 +25,7 @@ shift
 work=$root/build/clients
 models=$root/build/models
 if [ $# = 0 ]; then
-    set -- lint go java javascript python rust generated-{go,java,python,typescript} c cuda stock kserve mlserver readme torch
+    set -- lint go java javascript python rust packages generated-{go,java,python,typescript} c cuda stock kserve mlserver readme torch
     [ ! -e "$models/installed.txt" ] || set -- "$@" triton
 fi
 mkdir -p "$work"
@@ -131,7 +132,7 @@ run_go() {
     (cd "$clients/go" && quietly go vet . && stubbed go test -count=1 .)
     rm -f go.mod
     quietly go mod init example
-    quietly go mod edit -require=attentiond@v0.1.0 "-replace=attentiond=$clients/go"
+    quietly go mod edit -require=attentiond.example/attentiond@v1.0.0 "-replace=attentiond.example/attentiond=$clients/go"
     example go go main.go go run main.go
     quietly go vet "$here/kernel/kernel.go"
     kernel go go run "$here/kernel/kernel.go"
@@ -154,7 +155,7 @@ run_java() {
     quietly javac --release 17 -Xlint:all -Werror -d classes $(find src -name '*.java')
     stubbed java -cp classes attentiond.ClientTest
     quietly "${maven[@]}" package
-    example java java Example.java java -cp target/attentiond-client-0.1.0.jar Example.java
+    example java java Example.java java -cp target/attentiond-client-*.jar Example.java
 }
 
 run_generated-java() {
@@ -211,6 +212,41 @@ run_rust() {
     example rust rust example.rs sh -c "rustc ${options[*]} example.rs && ./example"
     quietly rustc -D warnings -o "$work/kernel-rust" "$here/kernel/kernel.rs"
     kernel rust "$work/kernel-rust"
+}
+
+run_packages() { # of `make dist`
+    local dist=$work/dist go rust
+    rm -rf "$dist"
+    mkdir -p "$dist"/{go,node,rust}
+    SOURCE_DATE_EPOCH=0 quietly "$clients/pack.py" "$dist"
+    cd "$dist/node"
+    echo '{ "type": "module" }' >package.json
+    quietly npm install --no-audit --no-fund ../attentiond-*.tgz
+    NODE_NO_WARNINGS=1 "$here/own/example.py" "$clients/javascript/README.md" js example.js node example.js
+    cd "$dist"
+    quietly python3 -m venv venv
+    quietly venv/bin/pip install --no-index --disable-pip-version-check attentiond-*-py3-none-any.whl
+    "$here/own/example.py" "$clients/python/README.md" python example.py venv/bin/python -B example.py
+    "$here/own/example.py" "$clients/java/README.md" java Example.java java -cp "$(echo "$dist"/*.jar)" Example.java
+    # A proxy of Go is a folder: a list, and for each version its time, its go.mod and its files.
+    go=$(echo attentiond-go-*.zip) go=v${go#attentiond-go-} go=${go%.zip}
+    mkdir -p proxy/attentiond.example/attentiond/@v
+    cp attentiond-go-*.zip "proxy/attentiond.example/attentiond/@v/$go.zip"
+    cp "$clients/go/go.mod" "proxy/attentiond.example/attentiond/@v/$go.mod"
+    echo "{\"Version\": \"$go\"}" >"proxy/attentiond.example/attentiond/@v/$go.info"
+    (
+        set_go dist/go
+        export GOPROXY=file://$dist/proxy GOSUMDB=off GOMODCACHE=$dist/modules GOFLAGS=-modcacherw
+        quietly go mod init example
+        quietly go get "attentiond.example/attentiond@$go"
+        "$here/own/example.py" "$clients/go/README.md" go main.go go run main.go
+    )
+    rust=$(echo attentiond-*.crate)
+    tar xf "$rust"
+    quietly rustc --edition 2021 --crate-type lib --crate-name attentiond -o rust/libattentiond.rlib "${rust%.crate}/src/lib.rs"
+    cd rust
+    "$here/own/example.py" "$clients/rust/README.md" rust example.rs sh -c "rustc --edition 2021 --extern attentiond=libattentiond.rlib example.rs && ./example"
+    echo "packages: npm, pip, Java, Go and Rust take them, and the examples print what README.md says"
 }
 
 run_c() {

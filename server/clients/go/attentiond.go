@@ -12,6 +12,7 @@ import (
 	"math"
 	"net/http"
 	"reflect"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ const (
 	tries       = 5
 	longestWait = 30 // seconds between two tries, whatever the service says
 	safetensors = "application/vnd.safetensors"
+	plain       = "application/json"
 )
 
 // A Client has the address of a service. Set its other members before the first call; then goroutines may share it.
@@ -29,6 +31,8 @@ type Client struct {
 	APIKey  string        // "" means none
 	Timeout time.Duration // of one try; 0 means 60 seconds
 	HTTP    *http.Client  // for example with certificates of your own; nil means http.DefaultClient
+
+	MaxAnswer int64 // the bytes that an answer may have; 0 means 1 GiB
 }
 
 // New returns a client with the defaults.
@@ -55,16 +59,20 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Ask sends a request as JSON, or GET if the request is nil, and decodes the answer into what answer points to. Go reads null
-// into a float64 as 0, but null stands for −∞: read numbers that may be −∞ into a Tensor.
+// into a float64 as 0, but null stands for −∞: read numbers that may be −∞ into a Tensor. An integer beyond 2^53 is an error.
 func (c *Client) Ask(ctx context.Context, path string, request, answer any) error {
 	var body []byte
 	if request != nil {
 		var err error
-		if body, err = json.Marshal(request); err != nil {
+		if err = exact(reflect.ValueOf(request)); err == nil {
+			body, err = json.Marshal(request)
+		}
+		if err != nil {
 			return unsent(err)
 		}
+		body = optionsFirst(body)
 	}
-	said, err := c.send(ctx, path, "application/json", body)
+	said, err := c.send(ctx, path, plain, plain, body)
 	if err != nil {
 		return err
 	}
@@ -80,7 +88,7 @@ func (c *Client) Tensors(ctx context.Context, path string, tensors map[string]Te
 	if err != nil {
 		return nil, unsent(err)
 	}
-	said, err := c.send(ctx, path, safetensors, body)
+	said, err := c.send(ctx, path, safetensors, safetensors, body)
 	if err != nil {
 		return nil, err
 	}
@@ -91,15 +99,36 @@ func (c *Client) Tensors(ctx context.Context, path string, tensors map[string]Te
 	return results, nil
 }
 
+// Compare sends tensors as bytes, with expected results such as expected.output, and returns the comparison.
+func (c *Client) Compare(ctx context.Context, path string, tensors map[string]Tensor, options map[string]any) (map[string]any, error) {
+	asked := map[string]any{"return": []string{"comparison"}}
+	for name, value := range options {
+		asked[name] = value
+	}
+	body, err := pack(tensors, asked)
+	if err != nil {
+		return nil, unsent(err)
+	}
+	said, err := c.send(ctx, path, safetensors, plain, body)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct{ Comparison map[string]any }
+	if err := json.Unmarshal(said, &answer); err != nil {
+		return nil, c.unreadable(path, err)
+	}
+	return answer.Comparison, nil
+}
+
 func unsent(err error) *Error { return &Error{Detail: err.Error(), Err: err} }
 
 func (c *Client) unreadable(path string, err error) *Error {
 	return &Error{Status: 200, Detail: fmt.Sprintf("the answer of %s%s cannot be read: %v", c.BaseURL, path, err), Err: err}
 }
 
-func (c *Client) send(ctx context.Context, path, kind string, body []byte) ([]byte, error) {
+func (c *Client) send(ctx context.Context, path, kind, accept string, body []byte) ([]byte, error) {
 	for try := 1; ; try++ {
-		answer, wait, refusal := c.sendOnce(ctx, path, kind, body)
+		answer, wait, refusal := c.sendOnce(ctx, path, kind, accept, body)
 		if refusal == nil {
 			return answer, nil
 		} else if wait < 0 || try == tries {
@@ -116,10 +145,13 @@ func (c *Client) send(ctx context.Context, path, kind string, body []byte) ([]by
 }
 
 // sendOnce also returns how long to wait before the next try, or a negative time if it would be in vain.
-func (c *Client) sendOnce(ctx context.Context, path, kind string, body []byte) ([]byte, time.Duration, *Error) {
-	timeout, client := c.Timeout, *http.DefaultClient
+func (c *Client) sendOnce(ctx context.Context, path, kind, accept string, body []byte) ([]byte, time.Duration, *Error) {
+	timeout, most, client := c.Timeout, c.MaxAnswer, *http.DefaultClient
 	if timeout == 0 {
 		timeout = 60 * time.Second
+	}
+	if most == 0 {
+		most = 1 << 30
 	}
 	if c.HTTP != nil {
 		client = *c.HTTP
@@ -138,6 +170,7 @@ func (c *Client) sendOnce(ctx context.Context, path, kind string, body []byte) (
 	}
 	if body != nil {
 		request.Header.Set("Content-Type", kind)
+		request.Header.Set("Accept", accept)
 	}
 	if key := strings.TrimSpace(c.APIKey); key != "" {
 		request.Header.Set("Authorization", "Bearer "+key)
@@ -149,7 +182,10 @@ func (c *Client) sendOnce(ctx context.Context, path, kind string, body []byte) (
 	var answer []byte
 	if err == nil {
 		defer response.Body.Close()
-		answer, err = io.ReadAll(response.Body)
+		answer, err = io.ReadAll(io.LimitReader(response.Body, most+1))
+	}
+	if err == nil && int64(len(answer)) > most {
+		return nil, -1, &Error{Status: response.StatusCode, Detail: fmt.Sprintf("the answer has more than %d bytes", most)}
 	}
 	if err != nil {
 		return nil, -1, &Error{Detail: fmt.Sprintf("no answer from %s: %v", c.BaseURL, err), Err: err}
@@ -175,6 +211,75 @@ func (c *Client) sendOnce(ctx context.Context, path, kind string, body []byte) (
 		seconds = 1 // it is a date
 	}
 	return nil, time.Duration(seconds) * time.Second, refusal
+}
+
+// exact refuses integers beyond 2^53. The service reads numbers of JSON as float64, so they would lose digits.
+func exact(value reflect.Value) error {
+	switch value.Kind() {
+	case reflect.Interface, reflect.Pointer:
+		return exact(value.Elem())
+	case reflect.Map:
+		for _, key := range value.MapKeys() {
+			if err := exact(value.MapIndex(key)); err != nil {
+				return err
+			}
+		}
+	case reflect.Struct:
+		for i := 0; i < value.NumField(); i++ {
+			if err := exact(value.Field(i)); err != nil {
+				return err
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		if kind := value.Type().Elem().Kind(); kind == reflect.Float32 || kind == reflect.Float64 {
+			return nil
+		}
+		for i := 0; i < value.Len(); i++ {
+			if err := exact(value.Index(i)); err != nil {
+				return err
+			}
+		}
+	case reflect.Int, reflect.Int64:
+		if x := value.Int(); x > 1<<53 || x < -1<<53 {
+			return fmt.Errorf("%d is an integer beyond 2^53, which loses digits in JSON", x)
+		}
+	case reflect.Uint, reflect.Uint64:
+		if x := value.Uint(); x > 1<<53 {
+			return fmt.Errorf("%d is an integer beyond 2^53, which loses digits in JSON", x)
+		}
+	}
+	return nil
+}
+
+// optionsFirst returns an object in JSON with its arrays last, so that the service knows the options when it reads the matrices.
+func optionsFirst(body []byte) []byte {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(body, &members) != nil || len(members) == 0 {
+		return body
+	}
+	names := make([]string, 0, len(members))
+	for name := range members {
+		names = append(names, name)
+	}
+	rank := func(name string) int {
+		if name == "__metadata__" { // of safetensors has the options
+			return 0
+		} else if members[name][0] != '[' {
+			return 1
+		}
+		return 2
+	}
+	sort.Slice(names, func(i, j int) bool {
+		a, b := rank(names[i]), rank(names[j])
+		return a < b || a == b && names[i] < names[j]
+	})
+	ordered, before := make([]byte, 0, len(body)), byte('{')
+	for _, name := range names {
+		text, _ := json.Marshal(name) // a text is always JSON
+		ordered = append(append(append(append(ordered, before), text...), ':'), members[name]...)
+		before = ','
+	}
+	return append(ordered, '}')
 }
 
 // A Tensor is a number, a matrix, or a stack of matrices, with its numbers in the order of the rows. In JSON it is an array of
@@ -330,6 +435,7 @@ func pack(tensors map[string]Tensor, options map[string]any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	text = optionsFirst(text)
 	body := append(make([]byte, 8), text...)
 	binary.LittleEndian.PutUint64(body, uint64(len(text)))
 	return append(body, numbers.Bytes()...), nil

@@ -161,6 +161,19 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+func TestComparisonOfBytes(t *testing.T) {
+	questions, output := tensors(), float32s(attention(all)[2])
+	questions["expected.output"] = output
+	for _, right := range []bool{true, false} {
+		comparison, err := client.Compare(ctx, "/attention", questions, map[string]any{"scale": 0.5})
+		check(t, err)
+		if comparison["within_tolerance"] != right {
+			t.Fatalf("the comparison is %v, and the output is right: %v", comparison, right)
+		}
+		output.Data.([]float32)[0]++
+	}
+}
+
 func TestTensors(t *testing.T) {
 	for _, kind := range []struct {
 		of    func([][]float64) Tensor
@@ -230,6 +243,10 @@ func TestErrors(t *testing.T) {
 	}
 	_, err = client.Tensors(ctx, "/attention", questions, map[string]any{"scale": math.NaN()})
 	refused(t, err, 0, "NaN")
+	for _, beyond := range []any{1<<53 + 1, int64(-1<<53 - 1), uint64(1<<53 + 1), Tensor{[]int{1}, []int64{1<<53 + 1}}, [][]int{{1<<53 + 1}}} {
+		refused(t, client.Ask(ctx, "/attention", map[string]any{"Q": q, "past_length": beyond}, nil), 0, "9007199254740993 is an integer beyond 2^53")
+	}
+	refused(t, client.Ask(ctx, "/attention", map[string]any{"X": q, "heads": 1 << 53}, nil), 422, "heads must be")
 	var ragged Tensor
 	for _, text := range []string{`[[1, 2], [3]]`, `[[1, 2], [3], [4, 5, 6]]`, `[[1], 2]`, `[1, [2]]`, `["1"]`, `{}`, `true`} {
 		if ragged.UnmarshalJSON([]byte(text)) == nil {
@@ -271,6 +288,14 @@ func TestStub(t *testing.T) {
 		results, err := New(stub+"/"+kind).Tensors(ctx, "/attention", tensors(), nil)
 		return results["output"], err
 	}
+	order := New(stub + "/order")
+	request := given()
+	request["window"], request["causal"], request["scale"] = []int{9, 9}, true, 0.5
+	check(t, order.Ask(ctx, "/attention", request, &struct{}{}))
+	_, err := order.Tensors(ctx, "/attention", tensors(), map[string]any{"causal": true})
+	check(t, err)
+	large := &Client{BaseURL: stub + "/large", MaxAnswer: 1 << 20}
+	refused(t, large.Ask(ctx, "/attention", given(), nil), 200, "the answer has more than 1048576 bytes")
 	expected := attention(all)[2]
 	for _, kind := range []string{"busy", "late", "key", "chunked", "reused", "reused", "open", "open", "early"} {
 		output, err := at(kind, 5*time.Second)

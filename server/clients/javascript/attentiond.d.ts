@@ -60,7 +60,9 @@ export declare class ServiceError extends Error {
 }
 
 export declare class Client {
-  constructor(baseUrl?: string, settings?: { apiKey?: string; /** seconds of each try */ timeout?: number });
+  constructor(baseUrl?: string, settings?: { apiKey?: string; /** seconds of each try */ timeout?: number; /** bytes */ maxAnswer?: number });
   ask(path: string, request?: Request): Promise<Answer>;
   tensors(path: string, tensors: Record<string, Tensor>, options?: Record<string, unknown>): Promise<Record<string, Required<Tensor>>>;
+  /** The comparison with expected results, such as `expected.output`. */
+  compare(path: string, tensors: Record<string, Tensor>, options?: Record<string, unknown>): Promise<Record<string, any>>;
 }

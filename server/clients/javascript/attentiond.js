@@ -3,6 +3,7 @@
 
 const TRIES = 5;
 const LONGEST_WAIT = 30; // seconds between two tries, whatever the service says
+const EXACT = 2n ** 53n; // the service reads numbers of JSON as float64, which has no larger integers with all digits
 const SAFETENSORS = 'application/vnd.safetensors';
 const TYPES = { F32: Float32Array, F64: Float64Array, I64: BigInt64Array, I32: Int32Array, U8: Uint8Array, BOOL: Uint8Array };
 
@@ -16,14 +17,15 @@ export class ServiceError extends Error {
 }
 
 export class Client {
-  // `timeout` is the number of seconds that one try may take.
-  constructor(baseUrl = 'http://127.0.0.1:8080', { apiKey = '', timeout = 60 } = {}) {
-    Object.assign(this, { baseUrl: baseUrl.replace(/\/+$/, ''), apiKey, timeout });
+  // `timeout` is the number of seconds that one try may take, and an answer may have `maxAnswer` bytes.
+  constructor(baseUrl = 'http://127.0.0.1:8080', { apiKey = '', timeout = 60, maxAnswer = 2 ** 30 } = {}) {
+    Object.assign(this, { baseUrl: baseUrl.replace(/\/+$/, ''), apiKey, timeout, maxAnswer });
   }
 
   // Sends a request as JSON, or GET without a request, and returns the answer. −∞ is -Infinity on both sides.
   async ask(path, request) {
-    const answer = await this.#send(path, request === undefined ? undefined : JSON.stringify(request, toJson), 'application/json');
+    const body = request === undefined ? undefined : JSON.stringify(optionsFirst(request), toJson);
+    const answer = await this.#send(path, body, 'application/json');
     try {
       return fromJson(JSON.parse(new TextDecoder().decode(answer)));
     } catch (cause) {
@@ -43,8 +45,19 @@ export class Client {
     }
   }
 
-  async #send(path, body, kind) {
+  // Sends tensors as bytes, with expected results such as `expected.output`, and returns the comparison, as JSON has it.
+  async compare(path, tensors, options = {}) {
+    const answer = await this.#send(path, pack(tensors, { return: ['comparison'], ...options }), SAFETENSORS, 'application/json');
+    try {
+      return JSON.parse(new TextDecoder().decode(answer)).comparison;
+    } catch (cause) {
+      throw new ServiceError(200, `the answer of ${this.baseUrl}${path} is not JSON`, '', '', { cause });
+    }
+  }
+
+  async #send(path, body, kind, accept) {
     const headers = body === undefined ? {} : { 'Content-Type': kind };
+    if (accept) headers.Accept = accept;
     const key = this.apiKey.trim();
     if (/[^ -~]/.test(key)) throw new TypeError('the API key has a character that cannot be sent');
     if (key) headers.Authorization = `Bearer ${key}`;
@@ -60,8 +73,9 @@ export class Client {
           if (!['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET'].includes(cause.cause?.code)) throw cause;
           return fetch(this.baseUrl + path, request);
         });
-        answer = await response.arrayBuffer();
+        answer = await read(response, this.maxAnswer);
       } catch (cause) {
+        if (cause instanceof ServiceError) throw cause;
         const reason = signal.aborted ? `timed out after ${this.timeout} s` : cause.cause?.message || cause.message;
         throw new ServiceError(0, `no answer from ${this.baseUrl}: ${reason}`, '', '', { cause });
       }
@@ -72,6 +86,31 @@ export class Client {
       await new Promise((wake) => setTimeout(wake, 1000 * seconds));
     }
   }
+}
+
+// Returns the body of an answer, up to so many bytes.
+async function read(response, most) {
+  const parts = [];
+  let size = 0;
+  const reader = response.body?.getReader();
+  for (let next = await reader?.read(); next && !next.done; next = await reader.read()) {
+    parts.push(next.value);
+    size += next.value.length;
+    if (size <= most) continue;
+    reader.cancel().catch(() => {}); // it is given up
+    throw new ServiceError(response.status, `the answer has more than ${most} bytes`);
+  }
+  return join(parts, size).buffer;
+}
+
+function join(parts, size) {
+  const whole = new Uint8Array(size);
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
 }
 
 // Returns the error of an answer. Proxies say what they like in place of a problem document.
@@ -87,9 +126,20 @@ function problem(response, answer) {
   return new ServiceError(response.status, detail, said.pointer, response.headers.get('X-Request-Id') ?? '');
 }
 
+// Returns the members of a request with its matrices last, so that the service knows the options when it reads them.
+function optionsFirst(request) {
+  const isMatrix = ([, value]) => Array.isArray(value) || ArrayBuffer.isView(value);
+  const members = Object.entries(request);
+  return Object.fromEntries([...members.filter((member) => !isMatrix(member)), ...members.filter(isMatrix)]);
+}
+
 // JSON.stringify() itself writes null for -Infinity, but also for NaN and Infinity. Typed arrays become arrays.
 function toJson(key, value) {
-  if (ArrayBuffer.isView(value)) return Array.from(value, Number);
+  if (ArrayBuffer.isView(value)) return Array.from(value);
+  if (typeof value === 'bigint') {
+    if (value > EXACT || value < -EXACT) throw new RangeError(`${value} is an integer beyond 2^53, which loses digits in JSON`);
+    return Number(value);
+  }
   if (Number.isNaN(value) || value === Infinity) throw new RangeError(`${value} has no form in JSON`);
   return value;
 }
@@ -104,7 +154,8 @@ function fromJson(value) {
 // Returns safetensors: the length of a JSON text, the text, and the bytes of the tensors. All processors that run JavaScript
 // today are little-endian, as safetensors are.
 function pack(tensors, options) {
-  const head = [];
+  const metadata = Object.entries(options).map(([name, value]) => [name, JSON.stringify(value, toJson)]);
+  const head = [['__metadata__', Object.fromEntries(metadata)]];
   const parts = [];
   let at = 0;
   for (const [name, { dtype, shape, data }] of Object.entries(tensors)) {
@@ -118,17 +169,10 @@ function pack(tensors, options) {
     parts.push(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
     at += data.byteLength;
   }
-  head.push(['__metadata__', Object.fromEntries(Object.entries(options).map(([name, value]) => [name, JSON.stringify(value, toJson)]))]);
   const text = new TextEncoder().encode(JSON.stringify(Object.fromEntries(head)));
-  const body = new Uint8Array(8 + text.length + at);
-  new DataView(body.buffer).setBigUint64(0, BigInt(text.length), true);
-  body.set(text, 8);
-  at = 8 + text.length;
-  for (const part of parts) {
-    body.set(part, at);
-    at += part.length;
-  }
-  return body;
+  const length = new Uint8Array(8);
+  new DataView(length.buffer).setBigUint64(0, BigInt(text.length), true);
+  return join([length, text, ...parts], 8 + text.length + at);
 }
 
 function unpack(answer) {

@@ -67,6 +67,15 @@ test('null in a comparison', async () => {
   assert.deepEqual(comparison.results.output.head_errors, [null]); // it is +∞ here
 });
 
+test('a comparison of bytes', async () => {
+  const { output } = attention(() => true);
+  for (const off of [0, 1]) {
+    const expected = tensor(output.map((row) => row.map((number) => number + off)));
+    const { within_tolerance } = await client.compare('/attention', { ...tensors(), 'expected.output': expected }, { scale: 0.5 });
+    assert.equal(within_tolerance, off === 0);
+  }
+});
+
 test('tensors', async () => {
   const names = ['masked_scores', 'weights', 'output'];
   const expected = attention((i, j) => mask[i][j]);
@@ -111,6 +120,9 @@ test('errors', async () => {
   for (const timeout of [Infinity, 30.0005]) assert.ok((await new Client(URL, { timeout }).ask('/version')).version);
   await assert.rejects(client.ask('/attention', { X: [[NaN]] }), RangeError);
   await assert.rejects(client.tensors('/attention', tensors(), { scale: NaN }), RangeError);
+  for (const lengths of [BigInt64Array.of(2n ** 53n + 1n), [-(2n ** 53n) - 1n]])
+    await assert.rejects(client.ask('/attention', { ...given, lengths }), /^RangeError: -?9007199254740993 is an integer beyond 2\^53/);
+  await refused(422, /heads must be/, client.ask('/attention', { ...given, heads: 2n ** 53n }));
   await assert.rejects(client.tensors('/attention', { Q: { shape: [1], data: [1] } }), /Q is a Array, not a Float32Array, Float64Array,/);
   await assert.rejects(client.tensors('/attention', { Q: { dtype: 'F64', ...tensor([[1]]) } }), /Q is a Float32Array, not a Float64Array/);
   await assert.rejects(client.tensors('/attention', { Q: { shape: [2, 3], data: Float32Array.of(1) } }), /Q does not fit/);
@@ -119,6 +131,9 @@ test('errors', async () => {
 test('tries, time-outs and broken answers', { skip: STUB ? false : 'there is no stub' }, async () => {
   const at = (kind, timeout = 30) => new Client(`${STUB}/${kind}`, { apiKey: 'secret\n', timeout }).ask('/attention', given);
   const tensorsAt = (kind) => new Client(`${STUB}/${kind}`).tensors('/attention', tensors());
+  await new Client(`${STUB}/order`).ask('/attention', { ...given, causal: true });
+  await new Client(`${STUB}/order`).tensors('/attention', tensors(), { causal: true });
+  await refused(200, /the answer has more than 1048576 bytes/, new Client(`${STUB}/large`, { maxAnswer: 2 ** 20 }).ask('/attention', given));
   const { output } = attention(() => true);
   near((await at('reused')).output.flat(), output);
   await new Promise((wake) => setTimeout(wake, 200)); // Node.js frees a connection a moment after the answer

@@ -71,6 +71,12 @@ class Test(unittest.TestCase):
         answer = self.client.ask("/attention", {**{name: [rows] for name, rows in GIVEN.items()}, "expected": expected})
         self.assertEqual(answer["comparison"]["results"]["output"]["head_errors"], [None])  # it is +∞ here
 
+    def test_comparison_of_bytes(self):
+        expected = attention(lambda i, j: True)[2]
+        for output, right in (expected, True), ([[number + 1 for number in row] for row in expected], False):
+            given = {**{name: tensor(rows) for name, rows in GIVEN.items()}, "expected.output": tensor(output)}
+            self.assertIs(self.client.compare("/attention", given, {"scale": 0.5})["within_tolerance"], right)
+
     def test_tensors(self):
         for dtype, bound in (("F32", 1e-5), ("F64", 1e-13)):
             given = {**{name: tensor(rows, dtype) for name, rows in GIVEN.items()}, "mask": tensor(MASK, "BOOL")}
@@ -130,6 +136,10 @@ class Test(unittest.TestCase):
             Client(URL, "key\r\nX: y").ask("/version")
         with self.assertRaises(ValueError):
             self.client.ask("/attention", {"X": [[math.nan]]})
+        for beyond in 2 ** 53 + 1, -2 ** 53 - 1:
+            with self.assertRaisesRegex(ValueError, f"^{beyond} is an integer beyond 2.53, which loses digits in JSON$"):
+                self.client.ask("/attention", {"X": Q, "past_length": beyond})
+        self.refused(422, "heads must be", lambda: self.client.ask("/attention", {"X": Q, "heads": 2 ** 53}))
         with self.assertRaises(ValueError):
             self.client.tensors("/attention", {"X": tensor(Q)}, {"scale": math.nan})
         for wrong, message in ((Tensor("F32", (2, 3), array.array("f", [1])), "the length 1, which does not fit the shape .2, 3."),
@@ -147,6 +157,11 @@ class Test(unittest.TestCase):
         def tensors_at(kind):
             return Client(f"{STUB}/{kind}").tensors("/attention", {name: tensor(rows) for name, rows in GIVEN.items()})
 
+        order = Client(f"{STUB}/order")
+        order.ask("/attention", {"K": K, "causal": False, **GIVEN, "scale": 0.5})
+        order.tensors("/attention", {name: tensor(rows) for name, rows in GIVEN.items()}, {"causal": True})
+        self.refused(200, "the answer has more than 1048576 bytes",
+                     lambda: Client(f"{STUB}/large", max_answer=1 << 20).ask("/attention", GIVEN))
         expected = attention(lambda i, j: True)[2]
         for kind in ("busy", "late", "key", "chunked", "reused", "reused", "open", "open", "early"):
             self.near(flat(at(kind, 5)()["output"]), flat(expected))

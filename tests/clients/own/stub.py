@@ -25,7 +25,7 @@ DEEP = b"[" * 100_000
 # connections open may ask once more after a connection was closed.
 EXPECTED = {"busy": (3,), "always": (5,), "lasting": (1,), "late": (4,), "html": (2,), "silent": (1,), "drip": (3,),
             "closed": (1, 2), "cut": (2,), "key": (1,), "chunked": (2,), "half": (1,), "broken": (15,), "slow": (1,), "moved": (2,),
-            "followed": (0,), "deep": (3,), "lists": (1,), "reused": (2, 3), "open": (2,), "early": (1,)}
+            "followed": (0,), "deep": (3,), "lists": (1,), "order": (2,), "large": (1,), "reused": (2, 3), "open": (2,), "early": (1,)}
 
 
 def safetensors(head, size):
@@ -139,6 +139,25 @@ class Stub(http.server.BaseHTTPRequestHandler):
     def lists(self, _):
         """Other services have lists in the places of texts."""
         self.say(422, "application/json", b'{"detail": [{"msg": "x"}], "pointer": null}')
+
+    def order(self, _):
+        """It refuses a request whose options do not come before its matrices."""
+        text = self.body
+        if self.headers["Content-Type"] == SAFETENSORS:
+            text = text[8:8 + struct.unpack_from("<Q", text)[0]]
+        members = json.loads(text, object_pairs_hook=list)
+        late = [isinstance(value, list) and name != "__metadata__" for name, value in members]
+        if late == sorted(late) and not late[0] and late[-1]:
+            self.forward()
+        else:
+            self.say(400, PROBLEM, json.dumps({"detail": f"the order is {[name for name, _ in members]}"}).encode())
+
+    def large(self, _):
+        """Its answer has 64 MiB."""
+        self.begin(200, "application/json", {"Transfer-Encoding": "chunked"})
+        for _ in range(1024):
+            self.wfile.write(b"10000\r\n" + b" " * 65536 + b"\r\n")
+        self.wfile.write(b"2\r\n{}\r\n0\r\n\r\n")
 
     def reused(self, _):
         """It closes a connection that a client uses again, as a daemon does after --idle-timeout."""

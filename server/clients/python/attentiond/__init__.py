@@ -20,9 +20,10 @@ try:
 except ImportError:
     numpy = None
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 TRIES = 5
 LONGEST_WAIT = 30  # seconds between two tries, whatever the service says
+EXACT = 2 ** 53  # the service reads numbers of JSON as float64, which has no larger integers with all digits
 SAFETENSORS = "application/vnd.safetensors"
 # The types of safetensors, those of the module `array`, and those of NumPy. `array` has the bits of the types that it lacks. An element of F4
 # has two numbers, the first one in the lower bits.
@@ -49,14 +50,20 @@ class Tensor(NamedTuple):
 
 
 class Client:
-    """The address of a service, with its API key. `timeout` is the number of seconds that one try may take."""
+    """The address of a service, with its API key. `timeout` is the number of seconds that one try may take, and an answer may have
+    `max_answer` bytes."""
 
-    def __init__(self, base_url: str = "http://127.0.0.1:8080", api_key: Optional[str] = None, timeout: float = 60):
-        self.base_url, self.api_key, self.timeout = base_url.rstrip("/"), api_key, timeout
+    def __init__(self, base_url: str = "http://127.0.0.1:8080", api_key: Optional[str] = None, timeout: float = 60, max_answer: int = 1 << 30):
+        self.base_url, self.api_key, self.timeout, self.max_answer = base_url.rstrip("/"), api_key, timeout, max_answer
 
     def ask(self, path: str, request: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
-        """Sends a request as JSON, or GET without a request, and returns the answer. −∞ is the float -inf on both sides."""
-        body = None if request is None else json.dumps(_to_json(request), allow_nan=False).encode()
+        """Sends a request as JSON, or GET without a request, and returns the answer. −∞ is the float -inf on both sides. An integer
+        beyond 2^53 is a ValueError."""
+        body = None
+        if request is not None:
+            # The service knows the options before it reads the matrices.
+            members = sorted(_to_json(request).items(), key=lambda member: isinstance(member[1], list))
+            body = json.dumps(dict(members), allow_nan=False).encode()
         answer = self._send(path, body, "application/json")
         try:
             return _from_json(json.loads(answer))
@@ -91,12 +98,12 @@ class Client:
         for tries_left in reversed(range(TRIES)):
             try:
                 with OPENER.open(request, timeout=self.timeout) as response:
-                    return _read(response)
+                    return _read(response, self.max_answer)
             except urllib.error.HTTPError as error:
                 wait = error.headers.get("Retry-After")  # given if the same request may succeed later
                 with error:
                     if error.code != 503 or wait is None or tries_left == 0:
-                        raise _problem(error) from None
+                        raise _problem(error, self.max_answer) from None
                 # It may be a date. Nine digits are enough for any wait.
                 time.sleep(min(int(wait[:9]) if re.fullmatch("[0-9]+", wait) else 1, LONGEST_WAIT))
             except (OSError, http.client.HTTPException, ValueError) as error:
@@ -180,20 +187,22 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 OPENER = urllib.request.build_opener(_Http, _Https, _Stay)
 
 
-def _read(response):
-    """Returns the body of an answer. It arrives in pieces, so that a wrong length takes no memory."""
+def _read(response, most):
+    """Returns the body of an answer, up to so many bytes. It arrives in pieces, so that a wrong length takes no memory."""
     body = bytearray()
     while piece := response.read1(1 << 20):
         body += piece
+        if len(body) > most:
+            raise ServiceError(response.status, f"the answer has more than {most} bytes")
     if response.length:
         raise http.client.IncompleteRead(body, response.length)
     return body
 
 
-def _problem(error):
+def _problem(error, most):
     """Returns the error of an answer. Proxies say what they like in place of a problem document."""
     try:
-        said = json.loads(_read(error))
+        said = json.loads(_read(error, most))
     except (ValueError, RecursionError, OSError, http.client.HTTPException):
         said = None
     texts = {name: text for name, text in said.items() if isinstance(text, str)} if isinstance(said, dict) else {}
@@ -209,6 +218,8 @@ def _to_json(value):
         return {key: _to_json(member) for key, member in value.items()}
     if isinstance(value, (list, tuple)):
         return [_to_json(member) for member in value]
+    if isinstance(value, int) and abs(value) > EXACT:
+        raise ValueError(f"{value} is an integer beyond 2^53, which loses digits in JSON")
     return None if value == -math.inf else value
 
 
@@ -246,13 +257,13 @@ def _tensor(name, value):
 
 def _pack(tensors, options):
     """Returns safetensors: the length of a JSON text, the text, and the bytes of the tensors."""
-    head, parts, at = {}, [], 0
+    metadata = {name: json.dumps(_to_json(value), allow_nan=False) for name, value in options.items()}
+    head, parts, at = {"__metadata__": metadata}, [], 0
     for name, value in tensors.items():
         dtype, shape, data = _tensor(name, value)
         head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
         parts.append(data)
         at += len(data)
-    head["__metadata__"] = {name: json.dumps(_to_json(value), allow_nan=False) for name, value in options.items()}
     text = json.dumps(head).encode()
     return b"".join([struct.pack("<Q", len(text)), text, *parts])
 

@@ -1,6 +1,7 @@
 """The service that the check asks: that of a URL, one that answers at the usual address, or one that is started for the check."""
 
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import urllib.request
 
 from attentiond import Client
 
+BUNDLED = pathlib.Path(__file__).with_name("bundle") / "attentiond"  # a wheel for Linux has it
 USUAL = "http://127.0.0.1:8080"
 IMAGE = "attentiond"  # as README.md of the repository calls it; it is never pulled, because a registry may have another one of this name
 
@@ -24,7 +26,7 @@ class Daemon:
     def start(self):
         """Starts the program, or a container, and returns its URL."""
         image = os.environ.get("ATTENTIOND_IMAGE")
-        program = os.environ.get("ATTENTIOND_BIN") or (None if image else shutil.which("attentiond"))
+        program = os.environ.get("ATTENTIOND_BIN") or (None if image else str(BUNDLED) if BUNDLED.exists() else shutil.which("attentiond"))
         if program:
             return self.start_program(program)
         tried = [f"nothing answers at {USUAL}", "ATTENTIOND_BIN is not set", *([] if image else ["there is no program attentiond"])]

@@ -114,15 +114,16 @@ impl From<String> for Value {
 }
 
 macro_rules! from_numbers {
-    ($($number:ty),*) => { $(
+    ($($number:ty: $is_exact:expr),*) => { $(
         impl From<$number> for Value {
             fn from(number: $number) -> Value {
-                Value::Number(number as f64)
+                Value::Number(if $is_exact(number) { number as f64 } else { f64::NAN })
             }
         }
     )* };
 }
-from_numbers!(f32, f64, i32, i64, usize);
+// The service reads numbers as f64, so an integer beyond 2^53 would lose digits. It becomes NaN, which `ask` refuses.
+from_numbers!(f32: |_| true, f64: |_| true, i32: |_| true, i64: |x: i64| x.unsigned_abs() <= 1 << 53, usize: |x| x as u64 <= 1 << 53);
 
 impl<T: Into<Value>> From<Vec<T>> for Value {
     fn from(list: Vec<T>) -> Value {
@@ -143,6 +144,7 @@ impl From<&Tensor> for Value {
         assert!(tensor.fits(), "the data of a tensor does not fit its shape {:?}", tensor.shape);
         let mut values: Vec<Value> = match &tensor.data {
             Data::Bool(data) => data.iter().map(|&x| x.into()).collect(),
+            Data::I64(data) => data.iter().map(|&x| x.into()).collect(),
             _ => tensor.to_f64().into_iter().map(Value::from).collect(),
         };
         for (axis, &size) in tensor.shape.iter().enumerate().skip(1).rev() {
@@ -176,16 +178,32 @@ impl fmt::Display for Value {
                 }
                 f.write_str(if list.is_empty() { "[]" } else { "]" })
             }
-            Value::Object(members) => {
-                for (i, (name, member)) in members.iter().enumerate() {
-                    f.write_str(if i == 0 { "{" } else { "," })?;
-                    write_text(f, name)?;
-                    write!(f, ":{member}")?;
-                }
-                f.write_str(if members.is_empty() { "{}" } else { "}" })
-            }
+            Value::Object(members) => write_object(f, members.iter()),
         }
     }
+}
+
+/// Writes an object with its lists last, so that the service knows the options when it reads the matrices.
+pub(crate) struct OptionsFirst<'a>(pub &'a Value);
+
+impl fmt::Display for OptionsFirst<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Value::Object(members) = self.0 else {
+            return self.0.fmt(f);
+        };
+        let (lists, others): (Vec<_>, Vec<_>) = members.iter().partition(|(_, value)| matches!(value, Value::List(_)));
+        write_object(f, others.into_iter().chain(lists))
+    }
+}
+
+fn write_object<'a>(f: &mut fmt::Formatter, members: impl Iterator<Item = &'a (String, Value)>) -> fmt::Result {
+    f.write_str("{")?;
+    for (i, (name, member)) in members.enumerate() {
+        f.write_str(if i == 0 { "" } else { "," })?;
+        write_text(f, name)?;
+        write!(f, ":{member}")?;
+    }
+    f.write_str("}")
 }
 
 fn write_text(f: &mut fmt::Formatter, text: &str) -> fmt::Result {

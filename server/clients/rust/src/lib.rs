@@ -1,5 +1,5 @@
-//! A client of attentiond, the service that computes attention. It needs Rust 1.63 or later, and no crate. It speaks http. For
-//! https, run a proxy such as stunnel or HAProxy beside your program.
+//! A client over http, and not https, of attentiond, the service that computes attention. It needs Rust 1.63 or later, and no
+//! crate. For https, run a proxy such as stunnel or HAProxy beside your program.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 mod json;
 pub use json::Value;
 
+const JSON: &str = "application/json";
+const SAFETENSORS: &str = "application/vnd.safetensors";
 const TRIES: u32 = 5;
 const LONGEST_WAIT: u64 = 30; // seconds between two tries, whatever the service says
 
@@ -126,37 +128,50 @@ pub struct Client {
     pub api_key: Option<String>,
     /// How long one try may take, from the connection to the last byte: 60 seconds unless you change it.
     pub timeout: Duration,
+    /// How many bytes an answer may have: 1 GiB unless you change it.
+    pub max_answer: usize,
 }
 
 impl Client {
     pub fn new(base_url: &str) -> Client {
         let base_url = base_url.trim_end_matches('/').to_string();
-        Client { base_url, api_key: None, timeout: Duration::from_secs(60) }
+        Client { base_url, api_key: None, timeout: Duration::from_secs(60), max_answer: 1 << 30 }
     }
 
-    /// Sends a request as JSON, or GET if it is null, and returns the answer.
+    /// Sends a request as JSON, or GET if it is null, and returns the answer. A NaN, ∞ and an integer beyond 2^53 are errors.
     pub fn ask(&self, path: &str, request: &Value) -> Result<Value, Error> {
-        let body = request.to_string();
+        checked(request)?;
+        let body = json::OptionsFirst(request).to_string();
         let body = if matches!(request, Value::Null) { None } else { Some(body.as_bytes()) };
-        let answer = self.send(path, "application/json", body)?;
-        let text = String::from_utf8(answer).map_err(|error| self.unreadable(path, &error.to_string()))?;
-        text.parse().map_err(|error: String| self.unreadable(path, &error))
+        self.json(path, self.send(path, JSON, JSON, body)?)
     }
 
-    /// Sends tensors as bytes, and returns the results by their names. A comparison and lists of words need `ask`.
+    /// Sends tensors as bytes, and returns the results by their names. A comparison and lists of words need `compare` or `ask`.
     pub fn tensors(
         &self,
         path: &str,
         tensors: &[(&str, Tensor)],
         options: &[(&str, Value)],
     ) -> Result<BTreeMap<String, Tensor>, Error> {
-        if let Some((name, tensor)) = tensors.iter().find(|(_, tensor)| !tensor.fits()) {
-            let detail = format!("the data of {name} does not fit its shape {:?}", tensor.shape);
-            return Err(Error { detail, ..Error::default() });
-        }
-        let body = pack(tensors, options);
-        let answer = self.send(path, "application/vnd.safetensors", Some(&body))?;
+        let answer = self.send(path, SAFETENSORS, SAFETENSORS, Some(&pack(tensors, options)?))?;
         unpack(&answer).map_err(|error| self.unreadable(path, &error))
+    }
+
+    /// Sends tensors as bytes, with expected results such as `expected.output`, and returns the comparison.
+    pub fn compare(
+        &self,
+        path: &str,
+        tensors: &[(&str, Tensor)],
+        options: &[(&str, Value)],
+    ) -> Result<Value, Error> {
+        let options = [&[("return", ["comparison"].into())], options].concat();
+        let answer = self.send(path, SAFETENSORS, JSON, Some(&pack(tensors, &options)?))?;
+        Ok(self.json(path, answer)?["comparison"].clone())
+    }
+
+    fn json(&self, path: &str, answer: Vec<u8>) -> Result<Value, Error> {
+        let text = String::from_utf8(answer).map_err(|error| self.unreadable(path, &error.to_string()))?;
+        text.parse().map_err(|error: String| self.unreadable(path, &error))
     }
 
     fn unreadable(&self, path: &str, why: &str) -> Error {
@@ -164,11 +179,14 @@ impl Client {
         Error { status: 200, detail, ..Error::default() }
     }
 
-    fn send(&self, path: &str, kind: &str, body: Option<&[u8]>) -> Result<Vec<u8>, Error> {
+    fn send(&self, path: &str, kind: &str, accept: &str, body: Option<&[u8]>) -> Result<Vec<u8>, Error> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let answer = self.send_once(path, kind, body).map_err(|error| {
+            let answer = self.send_once(path, kind, accept, body).map_err(|error| {
+                if error.kind() == io::ErrorKind::OutOfMemory {
+                    return Error { status: 200, detail: error.to_string(), ..Error::default() };
+                }
                 let late = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
                 let why = if late { format!("timed out after {:?}", self.timeout) } else { error.to_string() };
                 Error { detail: format!("no answer from {}: {why}", self.base_url), ..Error::default() }
@@ -188,7 +206,7 @@ impl Client {
         }
     }
 
-    fn send_once(&self, path: &str, kind: &str, body: Option<&[u8]>) -> io::Result<Answer> {
+    fn send_once(&self, path: &str, kind: &str, accept: &str, body: Option<&[u8]>) -> io::Result<Answer> {
         let end = Instant::now() + self.timeout.min(Duration::from_secs(1 << 32)); // a sum must not overflow
         let url = format!("{}{path}", self.base_url);
         let address = url.strip_prefix("http://").ok_or_else(|| invalid("the URL does not begin with http://"))?;
@@ -212,7 +230,7 @@ impl Client {
         let mut stream = stream.ok_or(tried)?;
 
         let method = if body.is_some() { "POST" } else { "GET" };
-        let mut head = format!("{method} /{target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
+        let mut head = format!("{method} /{target} HTTP/1.1\r\nHost: {host}\r\nAccept: {accept}\r\nConnection: close\r\n");
         if let Some(body) = body {
             head += &format!("Content-Type: {kind}\r\nContent-Length: {}\r\n", body.len());
         }
@@ -222,7 +240,7 @@ impl Client {
         write(&mut stream, (head + "\r\n").as_bytes(), end)?;
         // A service that refuses a long body may answer before it has read it.
         let sent = write(&mut stream, body.unwrap_or(&[]), end);
-        Answer::read(&mut stream, end).map_err(|error| sent.err().unwrap_or(error))
+        Answer::read(&mut stream, end, self.max_answer).map_err(|error| sent.err().unwrap_or(error))
     }
 }
 
@@ -260,14 +278,18 @@ struct Answer {
 }
 
 impl Answer {
-    /// Reads an answer up to its end, which is that of the connection if the answer does not say it.
-    fn read(stream: &mut TcpStream, end: Instant) -> io::Result<Answer> {
+    /// Reads an answer up to its end, which is that of the connection if the answer does not say it. Head and body have at most
+    /// so many bytes.
+    fn read(stream: &mut TcpStream, end: Instant, most: usize) -> io::Result<Answer> {
         let (mut all, mut piece) = (Vec::new(), vec![0; 1 << 16]);
         let mut more = |all: &mut Vec<u8>| loop {
             stream.set_read_timeout(Some(left(end)?))?;
             match stream.read(&mut piece) {
                 Ok(count) => {
                     all.extend_from_slice(&piece[..count]);
+                    if all.len() > most {
+                        return Err(io::Error::new(io::ErrorKind::OutOfMemory, format!("the answer has more than {most} bytes")));
+                    }
                     return Ok(count > 0);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -355,10 +377,29 @@ fn dechunk(bytes: &[u8], at: &mut usize, body: &mut Vec<u8>) -> Option<bool> {
     Some(false)
 }
 
+/// Refuses numbers that JSON does not have. An integer beyond 2^53 has become NaN.
+fn checked(value: &Value) -> Result<(), Error> {
+    match value {
+        Value::Number(number) if number.is_nan() || *number == f64::INFINITY => {
+            let detail = "a number of the request is NaN, infinite or an integer beyond 2^53, which JSON does not have".into();
+            Err(Error { detail, ..Error::default() })
+        }
+        Value::List(list) => list.iter().try_for_each(checked),
+        Value::Object(members) => members.iter().try_for_each(|(_, member)| checked(member)),
+        _ => Ok(()),
+    }
+}
+
 /// Returns safetensors: the length of a JSON text, the text, and the bytes of the tensors.
-fn pack(tensors: &[(&str, Tensor)], options: &[(&str, Value)]) -> Vec<u8> {
-    let (mut head, mut numbers) = (Vec::new(), Vec::new());
+fn pack(tensors: &[(&str, Tensor)], options: &[(&str, Value)]) -> Result<Vec<u8>, Error> {
+    options.iter().try_for_each(|(_, value)| checked(value))?;
+    let metadata = options.iter().map(|(name, value)| (*name, Value::from(value.to_string())));
+    let (mut head, mut numbers) = (vec![("__metadata__", Value::object(metadata))], Vec::new());
     for (name, tensor) in tensors {
+        if !tensor.fits() {
+            let detail = format!("the data of {name} does not fit its shape {:?}", tensor.shape);
+            return Err(Error { detail, ..Error::default() });
+        }
         let (dtype, bytes) = tensor.bytes();
         let offsets = vec![numbers.len(), numbers.len() + bytes.len()];
         numbers.extend(bytes);
@@ -366,13 +407,11 @@ fn pack(tensors: &[(&str, Tensor)], options: &[(&str, Value)]) -> Vec<u8> {
             [("dtype", dtype.into()), ("shape", tensor.shape.clone().into()), ("data_offsets", offsets.into())];
         head.push((*name, Value::object(described)));
     }
-    let metadata = options.iter().map(|(name, value)| (*name, Value::from(value.to_string())));
-    head.push(("__metadata__", Value::object(metadata)));
     let text = Value::object(head).to_string();
     let mut body = (text.len() as u64).to_le_bytes().to_vec();
     body.extend(text.into_bytes());
     body.extend(numbers);
-    body
+    Ok(body)
 }
 
 /// Returns a size or an offset, which are whole numbers.

@@ -130,6 +130,19 @@ fn values() {
 }
 
 #[test]
+fn comparison_of_bytes() {
+    let right = attention(|_, _| true)[2].clone();
+    let mut wrong = right.clone();
+    wrong[0][0] += 1.0;
+    for (output, is_right) in [(right, true), (wrong, false)] {
+        let mut questions = tensors(f32s);
+        questions.push(("expected.output", f32s(&output)));
+        let comparison = client().compare("/attention", &questions, &[("scale", 0.5.into())]).unwrap();
+        assert_eq!(comparison["within_tolerance"], is_right.into());
+    }
+}
+
+#[test]
 fn binary_tensors() {
     for (twice, bound) in [(false, 1e-5), (true, 1e-13)] {
         let mut questions = if twice { tensors(f64s) } else { tensors(f32s) };
@@ -176,7 +189,13 @@ fn errors() {
     }
     refused(client().ask("/v2/models/attention/infer", &Value::object([])), 422, "inputs is missing");
     refused(client().ask("/nothing", &Value::Null), 404, "there is nothing at /nothing");
-    refused(client().ask("/attention", &Value::object([("X", [[f64::NAN]].into())])), 400, "");
+    let beyond = Tensor::new(&[1], vec![(1_i64 << 53) + 1]);
+    for wrong in [f64::NAN.into(), f64::INFINITY.into(), (-(1_i64 << 53) - 1).into(), (&beyond).into()] {
+        let asked = Value::object([("X", [[Value::from(1), wrong]].into())]);
+        refused(client().ask("/attention", &asked), 0, "is NaN, infinite or an integer beyond 2^53");
+    }
+    let asked = Value::object([("X", [[1]].into()), ("heads", (1_i64 << 53).into())]);
+    refused(client().ask("/attention", &asked), 422, "heads must be");
     let asked = request(vec![]);
     refused(
         Client::new("http://127.0.0.1:1").ask("/attention", &asked),
@@ -209,6 +228,12 @@ fn stub() {
         client.ask("/attention", &request(vec![]))
     };
     let tensors_at = |kind: &str| Client::new(&format!("{stub}/{kind}")).tensors("/attention", &tensors(f32s), &[]);
+    let order = Client::new(&format!("{stub}/order"));
+    order.ask("/attention", &request(vec![("causal", true.into())])).unwrap();
+    order.tensors("/attention", &tensors(f32s), &[("causal", true.into())]).unwrap();
+    let mut large = Client::new(&format!("{stub}/large"));
+    large.max_answer = 1 << 20;
+    refused(large.ask("/attention", &request(vec![])), 200, "the answer has more than 1048576 bytes");
     let output = &attention(|_, _| true)[2];
     for kind in ["busy", "late", "key", "chunked", "reused", "reused", "open", "open", "early"] {
         near(&at(kind, 5_000).unwrap()["output"].tensor().unwrap(), output, 1e-5);

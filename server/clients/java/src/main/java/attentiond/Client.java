@@ -2,6 +2,7 @@ package attentiond;
 
 import java.io.IOException;
 import java.lang.reflect.Array;
+import java.math.BigInteger;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -19,7 +20,9 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Flow;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -29,6 +32,9 @@ import java.util.regex.Pattern;
 
 /** A client of attentiond, the service that computes attention. It needs Java 17 or later, and no library. Threads may share it. */
 public final class Client {
+    private static final String JSON = "application/json";
+    private static final String SAFETENSORS = "application/vnd.safetensors";
+    private static final long EXACT = 1L << 53; // the service reads numbers of JSON as float64, which has no larger integers with all digits
     private static final int TRIES = 5;
     private static final int LONGEST_WAIT = 30; // seconds between two tries, whatever the service says
 
@@ -36,17 +42,24 @@ public final class Client {
     private final String baseUrl;
     private final String apiKey;
     private final Duration timeout;
+    private final long maxAnswer;
 
     public Client(String baseUrl) {
         this(baseUrl, null, Duration.ofSeconds(60));
     }
 
-    /** The API key may be null. One try may take as long as the time-out. */
+    /** The API key may be null. One try may take as long as the time-out. An answer may have 1 GiB. */
     public Client(String baseUrl, String apiKey, Duration timeout) {
+        this(baseUrl, apiKey, timeout, 1L << 30);
+    }
+
+    /** An answer may have `maxAnswer` bytes. */
+    public Client(String baseUrl, String apiKey, Duration timeout, long maxAnswer) {
         this.baseUrl = baseUrl.replaceAll("/+$", "");
         this.apiKey = apiKey == null ? "" : apiKey.strip();
         if (!this.apiKey.matches("[ -~]*")) throw new IllegalArgumentException("the API key has a character that cannot be sent");
         this.timeout = timeout;
+        this.maxAnswer = maxAnswer;
     }
 
     /** The service refused a request, or did not answer. */
@@ -116,6 +129,15 @@ public final class Client {
             return numbers;
         }
 
+        /** The shape and the first numbers, such as "[2, 3] 1.0 2.0 3.0 4.0 5.0 6.0". */
+        @Override
+        public String toString() {
+            StringBuilder text = new StringBuilder(Arrays.toString(shape));
+            int count = Array.getLength(data);
+            for (int i = 0; i < Math.min(count, 8); i++) text.append(' ').append(Array.get(data, i));
+            return text.append(count > 8 ? " ..." : "").toString();
+        }
+
         /** The numbers of a tensor of float32. */
         public float[] floats() {
             return (float[]) data;
@@ -125,17 +147,41 @@ public final class Client {
     /**
      * Sends a request as JSON, or GET if it is null, and returns the answer. Values of a request may be maps, lists, arrays, tensors,
      * texts, numbers, booleans and null; −∞ becomes null. Values of an answer are maps, lists, texts, Long, Double, Boolean and null;
-     * Tensor.of() reads matrices.
+     * Tensor.of() reads matrices. An integer beyond 2^53 is an IllegalArgumentException.
      */
     public Map<String, Object> ask(String path, Map<String, ?> request) throws ServiceException, InterruptedException {
-        byte[] body = request == null ? null : Json.write(request).getBytes(StandardCharsets.UTF_8);
-        return read(path, send(path, "application/json", body), answer -> Json.object(new String(answer, StandardCharsets.UTF_8)));
+        byte[] body = null;
+        if (request != null) {
+            // The service knows the options before it reads the matrices.
+            Map<String, Object> members = new LinkedHashMap<>();
+            request.forEach((name, value) -> { if (!isMatrix(value)) members.put(name, value); });
+            request.forEach((name, value) -> { if (isMatrix(value)) members.put(name, value); });
+            body = Json.write(members).getBytes(StandardCharsets.UTF_8);
+        }
+        return read(path, send(path, JSON, JSON, body), Client::parse);
     }
 
-    /** Sends tensors as bytes, and returns the results by their names. A comparison and lists of words need ask(). */
+    private static boolean isMatrix(Object value) {
+        return value instanceof Tensor || value instanceof Collection || value != null && value.getClass().isArray();
+    }
+
+    private static Map<String, Object> parse(byte[] answer) {
+        return Json.object(new String(answer, StandardCharsets.UTF_8));
+    }
+
+    /** Sends tensors as bytes, and returns the results by their names. A comparison and lists of words need compare() or ask(). */
     public Map<String, Tensor> tensors(String path, Map<String, Tensor> tensors, Map<String, ?> options)
             throws ServiceException, InterruptedException {
-        return read(path, send(path, "application/vnd.safetensors", pack(tensors, options)), Client::unpack);
+        return read(path, send(path, SAFETENSORS, SAFETENSORS, pack(tensors, options)), Client::unpack);
+    }
+
+    /** Sends tensors as bytes, with expected results such as `expected.output`, and returns the comparison. */
+    @SuppressWarnings("unchecked")
+    public Map<String, Object> compare(String path, Map<String, Tensor> tensors, Map<String, ?> options)
+            throws ServiceException, InterruptedException {
+        Map<String, Object> asked = new LinkedHashMap<>(Map.of("return", List.of("comparison")));
+        asked.putAll(options);
+        return (Map<String, Object>) read(path, send(path, SAFETENSORS, JSON, pack(tensors, asked)), Client::parse).get("comparison");
     }
 
     private interface Reader<T> {
@@ -150,8 +196,8 @@ public final class Client {
         }
     }
 
-    private byte[] send(String path, String kind, byte[] body) throws ServiceException, InterruptedException {
-        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(baseUrl + path));
+    private byte[] send(String path, String kind, String accept, byte[] body) throws ServiceException, InterruptedException {
+        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(baseUrl + path)).header("Accept", accept);
         if (body != null) request.header("Content-Type", kind).POST(BodyPublishers.ofByteArray(body));
         if (!apiKey.isEmpty()) request.header("Authorization", "Bearer " + apiKey);
         for (int tries = 1;; tries++) {
@@ -169,7 +215,7 @@ public final class Client {
         AtomicBoolean answered = new AtomicBoolean();
         HttpResponse.BodyHandler<byte[]> handler = head -> {
             answered.set(true);
-            return BodyHandlers.ofByteArray().apply(head);
+            return new Limited(BodyHandlers.ofByteArray().apply(head), maxAnswer);
         };
         long end = System.nanoTime() + timeout.toNanos();
         for (boolean again = true;; again = false) {
@@ -182,9 +228,50 @@ public final class Client {
             } catch (ExecutionException failed) {
                 // The service may have closed a connection that this client was about to use again.
                 if (again && !answered.get()) continue;
+                if (failed.getCause() instanceof TooLong) throw new ServiceException(200, failed.getCause().getMessage(), "", "", null);
                 throw new ServiceException(0, "no answer from " + baseUrl + ": " + failed.getCause(), "", "", failed.getCause());
             } finally {
                 response.cancel(true);
+            }
+        }
+    }
+
+    private static final class TooLong extends IOException {
+        private static final long serialVersionUID = 1;
+
+        TooLong(String message) {
+            super(message);
+        }
+    }
+
+    /** Receives the body of an answer, up to so many bytes. */
+    private static final class Limited implements HttpResponse.BodySubscriber<byte[]> {
+        private final HttpResponse.BodySubscriber<byte[]> inner;
+        private final long most;
+        private long size;
+        private Flow.Subscription subscription;
+
+        Limited(HttpResponse.BodySubscriber<byte[]> inner, long most) {
+            this.inner = inner;
+            this.most = most;
+        }
+
+        @Override public CompletionStage<byte[]> getBody() { return inner.getBody(); }
+        @Override public void onError(Throwable wrong) { inner.onError(wrong); }
+        @Override public void onComplete() { inner.onComplete(); }
+
+        @Override public void onSubscribe(Flow.Subscription begun) {
+            subscription = begun;
+            inner.onSubscribe(begun);
+        }
+
+        @Override public void onNext(List<ByteBuffer> pieces) {
+            for (ByteBuffer piece : pieces) size += piece.remaining();
+            if (size <= most) {
+                inner.onNext(pieces);
+            } else {
+                subscription.cancel();
+                inner.onError(new TooLong("the answer has more than " + most + " bytes"));
             }
         }
     }
@@ -205,7 +292,10 @@ public final class Client {
 
     /** Returns safetensors: the length of a JSON text, the text, and the bytes of the tensors. */
     private static byte[] pack(Map<String, Tensor> tensors, Map<String, ?> options) {
+        Map<String, String> metadata = new LinkedHashMap<>();
+        options.forEach((name, value) -> metadata.put(name, Json.write(value)));
         Map<String, Object> head = new LinkedHashMap<>();
+        head.put("__metadata__", metadata);
         int size = 0;
         for (Map.Entry<String, Tensor> entry : tensors.entrySet()) {
             Tensor tensor = entry.getValue();
@@ -214,9 +304,6 @@ public final class Client {
             head.put(entry.getKey(), Map.of("dtype", type, "shape", tensor.shape, "data_offsets", new int[] {size, end}));
             size = end;
         }
-        Map<String, String> metadata = new LinkedHashMap<>();
-        options.forEach((name, value) -> metadata.put(name, Json.write(value)));
-        head.put("__metadata__", metadata);
         byte[] text = Json.write(head).getBytes(StandardCharsets.UTF_8);
         ByteBuffer body = ByteBuffer.allocate(8 + text.length + size).order(ByteOrder.LITTLE_ENDIAN).putLong(text.length).put(text);
         for (Tensor tensor : tensors.values()) {
@@ -318,6 +405,8 @@ public final class Client {
             } else if (value instanceof Number number && !Double.isFinite(number.doubleValue())) {
                 if (number.doubleValue() != Double.NEGATIVE_INFINITY) throw new IllegalArgumentException(value + " has no form in JSON");
                 text.append("null");
+            } else if (value instanceof Long whole && (whole > EXACT || whole < -EXACT) || value instanceof BigInteger large && large.bitLength() > 53) {
+                throw new IllegalArgumentException(value + " is an integer beyond 2^53, which loses digits in JSON");
             } else if (value == null || value instanceof Number || value instanceof Boolean) {
                 text.append(value);
             } else {

@@ -7,6 +7,7 @@ package attentiond;
 
 import attentiond.Client.ServiceException;
 import attentiond.Client.Tensor;
+import java.math.BigInteger;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -126,6 +127,17 @@ final class ClientTest {
         check(named.get("ids") instanceof List<?> ids && ids.get(0) instanceof Long, named.get("ids"));
     }
 
+    private static void testComparisonOfBytes() throws Exception {
+        double[][] output = attention((i, j) -> true)[2];
+        for (boolean right : new boolean[] {true, false}) {
+            Map<String, Tensor> questions = tensors();
+            questions.put("expected.output", float32(output));
+            Map<String, Object> comparison = CLIENT.compare("/attention", questions, Map.of("scale", 0.5));
+            check(comparison.get("within_tolerance").equals(right), comparison);
+            output[0][0]++;
+        }
+    }
+
     private static void testTensors() throws Exception {
         for (boolean twice : new boolean[] {false, true}) {
             Map<String, Tensor> questions = twice ? new HashMap<>(Map.of("Q", float64(Q), "K", float64(K), "V", float64(V))) : tensors();
@@ -165,6 +177,11 @@ final class ClientTest {
         refused(0, "no answer from http://127.0.0.1:1", () -> new Client("http://127.0.0.1:1").ask("/attention", given()));
         wrong("the API key has a character that cannot be sent", () -> new Client("", "key\r\nX: y", Duration.ofSeconds(1)));
         wrong("NaN has no form", () -> CLIENT.ask("/attention", given("Q", Double.NaN)));
+        for (Object beyond : List.of((1L << 53) + 1, BigInteger.TWO.pow(53).add(BigInteger.ONE), new Tensor(new long[] {(1L << 53) + 1}, 1)))
+            wrong("9007199254740993 is an integer beyond 2^53", () -> CLIENT.ask("/attention", given("past_length", beyond)));
+        refused(422, "heads must be", () -> CLIENT.ask("/attention", given("heads", 1L << 53)));
+        check(float64(V).toString().equals("[5, 2] " + V[0][0] + " " + V[0][1] + " " + V[1][0] + " " + V[1][1] + " " + V[2][0] + " " + V[2][1]
+            + " " + V[3][0] + " " + V[3][1] + " ..."), float64(V));
         wrong("does not fit the shape [2, 3]", () -> new Tensor(new float[1], 2, 3));
         wrong("is a short[], not a float[], double[], long[], int[] or boolean[]", () -> new Tensor(new short[1], 1));
         for (List<?> ragged : List.of(List.of(List.of(1, 2), List.of(3)), List.of(List.of(1, 2), List.of(3), List.of(4, 5, 6)),
@@ -189,6 +206,11 @@ final class ClientTest {
         Client again = new Client(System.getenv("ATTENTIOND_STUB_URL") + "/reused");
         for (int i = 0; i < 2; i++) near(Tensor.of(again.ask("/attention", given()).get("output")), output, 1e-5);
         near(tensorsAt("chunked").get("output"), output, 1e-5);
+        Client order = new Client(System.getenv("ATTENTIOND_STUB_URL") + "/order");
+        order.ask("/attention", given("causal", true, "scale", 0.5));
+        order.tensors("/attention", tensors(), Map.of("causal", true));
+        Client large = new Client(System.getenv("ATTENTIOND_STUB_URL") + "/large", null, minute, 1 << 20);
+        refused(200, "the answer has more than 1048576 bytes", () -> large.ask("/attention", given()));
         refused(503, "too much work waits", () -> at("always", minute));
         refused(503, "too much work waits", () -> at("lasting", minute));
         refused(502, "no problem document", () -> at("html", minute));
@@ -212,6 +234,7 @@ final class ClientTest {
 
     public static void main(String[] arguments) throws Exception {
         testJson();
+        testComparisonOfBytes();
         testTensors();
         testWholeNumbersAndOptions();
         testErrors();
