@@ -5,15 +5,18 @@ fields its objects have. The schema of the Gateway API comes from npm, and its p
 All in the manifests that the daemon must agree with is compared with a running daemon, its --help and the Dockerfile.
 """
 import ast
+import base64
 import importlib.util
 import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -24,6 +27,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docker" / "kubernetes"
+KEY = "0123456789abcdef0123456789abcdef"
 faults = []
 
 
@@ -33,7 +37,10 @@ def expect(met, what):
 
 
 def render(part):
-    done = subprocess.run(["kubectl", "kustomize", FOLDER / part], capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory() as copy:
+        shutil.copytree(FOLDER, copy, dirs_exist_ok=True)
+        (pathlib.Path(copy) / "base/keys.txt").write_text(KEY + "\n")
+        done = subprocess.run(["kubectl", "kustomize", f"{copy}/{part}"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"kubectl cannot render docker/kubernetes/{part}: {done.stderr[:1000]}")
     return list(yaml.safe_load_all(done.stdout))
@@ -142,10 +149,10 @@ class Daemon:
             sys.exit(f"the daemon does not start with {variables}: {self.process.stderr.read()}")
         self.url = line.split()[-1]
 
-    def get(self, path):
+    def get(self, path, **headers):
         """The status and the body; the status is 0 if the daemon does not answer."""
         try:
-            with urllib.request.urlopen(self.url + path, timeout=10) as response:
+            with urllib.request.urlopen(urllib.request.Request(self.url + path, headers=headers), timeout=10) as response:
                 return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, ""
@@ -180,11 +187,26 @@ def check_probes(container, port, daemon, where):
     expect(status == 200, f"{where}: GET {alive} is {status} and not 200 after SIGTERM")
 
 
-def check_container(container, pod, program, where):
+def mounted_secret(path, container, pod, secret):
+    """What is in a file of a secret that is mounted into a container, and that the daemon's group alone can read."""
+    folder, _, name = path.rpartition("/")
+    (mount,) = (mount for mount in container["volumeMounts"] if mount["mountPath"] == folder)
+    (volume,) = (volume["secret"] for volume in pod["volumes"] if volume["name"] == mount["name"])
+    expect(volume["secretName"] == secret["metadata"]["name"], f"no secret is called {volume['secretName']}")
+    expect(volume["defaultMode"] == 0o440 and pod["securityContext"]["fsGroup"] == 65532, "others can read the secret")
+    return base64.b64decode(secret["data"][name]).decode()
+
+
+def check_container(container, pod, program, where, secret=None):
     """Compares a container and its pod with the daemon, and returns the port and the text of /metrics."""
     variables = {item["name"]: item["value"] for item in container["env"]}
     port = container["ports"][0]
-    daemon = Daemon(program, variables)
+    local, keys = dict(variables), tempfile.NamedTemporaryFile("w")
+    if secret:
+        keys.write(mounted_secret(variables["ATTENTIOND_API_KEY_FILE"], container, pod, secret))
+        keys.flush()
+        local["ATTENTIOND_API_KEY_FILE"] = keys.name
+    daemon = Daemon(program, local)
     try:
         for name in variables:
             expect(re.search(rf"^ +{name}\b", daemon.help, re.M), f"{where}: the daemon has no variable {name}")
@@ -194,7 +216,8 @@ def check_container(container, pod, program, where):
         expect(container["image"] == image, f"{where}: the image is {container['image']} and not {image}")
         layers = of_dockerfile(r"ATTENTIOND_LAYERS=(\S+)")
         expect(variables.get("ATTENTIOND_LAYERS", layers) == layers, f"{where}: the layers are not at {layers}")
-        metrics = daemon.get("/metrics")[1]
+        metrics = daemon.get("/metrics", Authorization=f"Bearer {KEY}")[1]
+        expect(daemon.get("/metrics")[0] == (401 if secret else 200), f"{where}: keys are not asked for as they should be")
         check_probes(container, port, daemon, where)
     finally:
         daemon.stop()
@@ -221,7 +244,7 @@ def check_base(things, part, program):
     deployment, service = things["Deployment"], things["Service"]["spec"]
     pod = deployment["spec"]["template"]
     (container,) = pod["spec"]["containers"]
-    port, metrics = check_container(container, pod["spec"], program, part)
+    port, metrics = check_container(container, pod["spec"], program, part, things["Secret"])
     scraped = pod["metadata"]["annotations"]["prometheus.io/port"]
     expect(scraped == str(port["containerPort"]), f"{part}: prometheus.io/port is {scraped}")
     labels = pod["metadata"]["labels"]
