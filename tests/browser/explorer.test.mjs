@@ -684,7 +684,9 @@ test('what is wrong with a request is told, and marked where it is', () =>
     await openDrawer(page);
     const wrong = (text) => answered(page, () => page.fill('#request', text), 'error');
     await wrong('{"Q": [[1, 2]], "K": [[1, 2, 3]], "V": [[1]]}');
-    assert.match(await page.textContent('#problem'), /K has 3 columns but Q has 2/);
+    assert.match(await page.textContent('#problem'), /^The request does not fit together.*K has 3 columns but Q has 2/s);
+    for (const old of ['.words', '.flow', '.written'])
+      assert.equal(await page.$eval(old, (element) => getComputedStyle(element).opacity), '0.4', `${old} is old`);
     assert.equal(await page.textContent('#problem-pointer'), '/K');
     assert.equal(await page.textContent('#marks mark'), '"K": [[1, 2, 3]]');
     await page.click('#problem-show');

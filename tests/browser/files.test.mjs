@@ -220,7 +220,7 @@ test('Q, K and V of 8 × 512 × 64 go and come as bytes, and every option keeps 
     const begin = performance.now();
     await answered(page, () => page.setInputFiles('#file', buffers));
     const [first, longest] = [performance.now() - begin, Math.max(0, ...(await page.evaluate(() => window.long)))];
-    console.log(`8 × 512 × 64: shown after ${Math.round(first)} ms; ${await page.textContent('#status')}; the longest task ${longest} ms`);
+    console.log(`8 × 512 × 64: shown after ${Math.round(first)} ms; ${await page.textContent('#took')}; the longest task ${longest} ms`);
     const standing = (key) => ({ file: `${key}.npy`, dtype: 'F32', shape: SHAPE });
     assert.deepEqual(JSON.parse((await state(page)).text), { Q: standing('Q'), K: standing('K'), V: standing('V') });
     assert.match(await note(page), /^Q \(F32, 8 × 512 × 64\), K/);
@@ -272,7 +272,7 @@ test('1024 × 1024 weights come as bytes; a small request and its answer stay JS
     const rows = { random: 'randn', shape: [1024, 16] };
     const begin = performance.now();
     await setBody(page, { random: { generator: 'numpy', seed: 5 }, Q: rows, K: rows, V: rows });
-    console.log(`1024 × 1024: shown after ${Math.round(performance.now() - begin)} ms; ${await page.textContent('#status')}`);
+    console.log(`1024 × 1024: shown after ${Math.round(performance.now() - begin)} ms; ${await page.textContent('#took')}`);
     const { headers } = await of('/attention')
       .response()
       .then(async (response) => ({ headers: await response.allHeaders() }));

@@ -637,3 +637,27 @@ test('the matrices keep their places while one points at cells with long and sho
       assert.deepEqual(await boxes(page), before, example);
     }
   }));
+
+test('on a large screen, the picture grows with its text until the sheet is full, and pointing still finds its cells', () =>
+  onPage({ viewport: { width: 1920, height: 1080 } }, async (page) => {
+    await open(page, '/#example=000');
+    const { room, nodes, cell } = await page.evaluate(() => {
+      const boxes = [...document.querySelectorAll('#flow .node')].map((node) => node.getBoundingClientRect());
+      const [left, right] = [Math.min(...boxes.map((box) => box.left)), Math.max(...boxes.map((box) => box.right))];
+      const [top, bottom] = [Math.min(...boxes.map((box) => box.top)), Math.max(...boxes.map((box) => box.bottom))];
+      const { clientWidth, clientHeight } = document.getElementById('picture');
+      return { room: [clientWidth, clientHeight], nodes: [right - left, bottom - top], cell: boxes.at(-1).height / 4 };
+    });
+    assert.ok(nodes[0] > 0.9 * room[0] || nodes[1] > 0.9 * room[1], `the matrices take ${nodes} of ${room}`);
+    assert.ok(nodes[0] <= room[0] && nodes[1] <= room[1] && cell > 36, `a cell is ${cell} high`);
+    for (const [row, col] of [
+      [0, 0],
+      [3, 3],
+    ]) {
+      const { x, y } = await flowCell(page, 'weights', row, col);
+      await page.mouse.move(x, y);
+      await page.waitForFunction((title) => document.querySelector('.written-line b').textContent.startsWith(title), `word ${row + 1} → word ${col + 1}`);
+      const mark = await page.locator('#flow [data-node="weights"] .mark-cell').boundingBox();
+      assert.ok(Math.abs(mark.x + mark.width / 2 - x) < 2 && Math.abs(mark.y + mark.height / 2 - y) < 2, 'the mark is on the cell');
+    }
+  }));

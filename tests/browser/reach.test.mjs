@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { deflateRawSync } from 'node:zlib';
 import { promisify } from 'node:util';
-import { answered, done, open, openDrawer, openStep, setBody } from './explorer.mjs';
+import { answered, done, matrix, open, openDrawer, openStep, setBody } from './explorer.mjs';
 import { base, findings, onPage, picture, startDaemon } from './harness.mjs';
 
 const run = promisify(execFile);
@@ -132,6 +132,42 @@ test('a link that unpacks to 40 MB is refused, and a notice does not hide what i
 // The size of A4 without margins of 15 mm, in pixels of CSS.
 const SHEET = { width: 680, height: 1009 };
 
+test('on paper of both orientations, All fills the sheet, with its numbers', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=000');
+    const weights = (await matrix(page, 'weights')).flat();
+    for (const [name, size] of Object.entries({ portrait: SHEET, landscape: { width: SHEET.height, height: SHEET.width } })) {
+      await page.emulateMedia({ media: 'print' });
+      await page.setViewportSize(size);
+      const { texts, shown, cell, widest, bottom } = await page.evaluate((name) => {
+        const texts = { portrait: [], landscape: [] };
+        const write = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
+          texts[parseFloat(this.canvas.style.width) < 700 ? 'portrait' : 'landscape'].push(text);
+          write.call(this, text, ...more);
+        };
+        window.dispatchEvent(new Event('beforeprint'));
+        CanvasRenderingContext2D.prototype.fillText = write;
+        const shown = [...document.querySelectorAll('.flow')].filter((flow) => flow.checkVisibility()).map((flow) => flow.className);
+        const flow = document.querySelector(`.${name}`);
+        const boxes = [...flow.querySelectorAll('.node')].map((node) => node.getBoundingClientRect());
+        const { width, height } = flow.querySelector('[data-node="weights"]').getBoundingClientRect();
+        return {
+          ...{ texts: texts[name], shown, cell: [width / 4, height / 4] },
+          widest: Math.max(...boxes.map(({ right }) => right)) - Math.min(...boxes.map(({ left }) => left)),
+          bottom: document.querySelector('#written').getBoundingClientRect().bottom,
+        };
+      }, name);
+      assert.deepEqual(shown, [`flow ${name}`]);
+      const written = texts.map((text) => Number(text.replace('−', '-'))).filter((number) => !Number.isNaN(number));
+      for (const weight of weights) assert.ok(written.some((number) => Math.abs(number - weight) <= 0.1 * weight), `${name}: ${weight}`);
+      assert.ok(cell[0] > 30 && cell[1] > 18, `${name}: cells of ${cell}`);
+      assert.ok(widest > 0.75 * size.width && widest <= size.width && bottom <= size.height, `${name}: ${widest} wide, down to ${bottom}`);
+      await page.evaluate(() => window.dispatchEvent(new Event('afterprint')));
+      assert.equal(await page.locator('.portrait, .landscape').count(), 0);
+    }
+  }));
+
 test('every notebook prints in light colours, with no map that a page cuts', async () => {
   for (const [i, hash] of ['000', '001', '002', '003&step=output', '004&step=weights&lines', 'own-large'].entries()) {
     await onPage({ colorScheme: 'dark' }, async (page) => {
@@ -143,16 +179,16 @@ test('every notebook prints in light colours, with no map that a page cuts', asy
       await page.setViewportSize(SHEET);
       await page.evaluate(() => window.dispatchEvent(new Event('beforeprint')));
       const seen = await page.evaluate(() => {
-        const shown = [...document.querySelectorAll('#flow, #single')].filter((element) => element.checkVisibility());
+        const shown = [...document.querySelectorAll('.flow, #single')].filter((element) => element.checkVisibility());
         const boxes = shown.map((element) => {
           const { right, height } = element.getBoundingClientRect();
-          return { id: element.id, right, height, kept: getComputedStyle(element).breakInside };
+          return { id: element.id || element.className, right, height, kept: getComputedStyle(element).breakInside };
         });
-        const nodes = [...document.querySelectorAll('.node')].map((node) => {
+        const nodes = [...document.querySelectorAll('.portrait .node')].map((node) => {
           const { left, right } = node.getBoundingClientRect();
           return { id: node.dataset.node, left, right };
         });
-        const canvas = document.querySelector('.flow-canvas');
+        const canvas = document.querySelector('.portrait .flow-canvas');
         const points = new Uint32Array(canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.buffer);
         const blank = [...document.querySelectorAll('#single .pane:not([hidden]) .figure')].filter(
           (figure) => figure.checkVisibility() && figure.dataset.drawn !== 'true',
@@ -168,7 +204,7 @@ test('every notebook prints in light colours, with no map that a page cuts', asy
           wide: document.documentElement.scrollWidth,
         };
       });
-      assert.deepEqual(seen.boxes.map(({ id }) => id), before.step === 'flow' ? ['flow'] : ['flow', 'single'], hash); // prettier-ignore
+      assert.deepEqual(seen.boxes.map(({ id }) => id), before.step === 'flow' ? ['flow portrait'] : ['single', 'flow portrait'], hash); // prettier-ignore
       assert.ok(seen.nodes.length >= 8 && seen.colours > 20, `${hash}: ${seen.nodes.length} matrices in ${seen.colours} colours`);
       for (const { id, left, right } of seen.nodes) assert.ok(left >= 0 && right <= SHEET.width, `${hash}: ${id} from ${left} to ${right}`);
       assert.equal(seen.blank, 0, `${hash}: every map is drawn`);

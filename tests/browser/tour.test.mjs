@@ -94,6 +94,42 @@ for (const viewport of [
     }));
 }
 
+test('on a phone, nothing covers the matrix that a stop of the tour is about, and its numbers have two digits', () =>
+  onPage({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }, async (page) => {
+    await page.addInitScript(() => {
+      window.texts = [];
+      const write = CanvasRenderingContext2D.prototype.fillText;
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
+        window.texts.push(text);
+        write.call(this, text, ...more);
+      };
+    });
+    await open(page);
+    assert.match(await page.textContent('#look'), /Touch any number/);
+    await page.click('text=Start the tour');
+    const seen = async (stop, part) => {
+      const [card, matrix, written] = await page.evaluate(() => {
+        const node = document.querySelector('#flow .mark-cell').parentElement;
+        const [card, box, written] = [document.getElementById('tour'), node, document.getElementById('written')].map((one) => one.getBoundingClientRect());
+        return [card.bottom, [box.top, box.bottom], written.top];
+      });
+      assert.ok(card <= matrix[0] && matrix[1] <= written, `${stop}, ${part}: the card ends at ${card}, the matrix is at ${matrix}, and the sentence at ${written}`);
+    };
+    for (let stop = 1; stop <= 8; stop++) {
+      await page.waitForFunction((stop) => document.querySelector('#tour h2')?.textContent.startsWith(`${stop} of 8`), stop);
+      await seen(stop, 'question');
+      await page.click('text=Show the answer');
+      await seen(stop, 'answer');
+      await page.locator('#tour button').first().click();
+      await page.waitForSelector('#tour button:text-is("Undo")');
+      await seen(stop, 'change');
+      if (stop === 8) assert.match(await card(page), /./);
+      else await page.click('#tour button:text-is("Next")');
+    }
+    const texts = await page.evaluate(() => window.texts);
+    for (const text of ['.67', '.09', '.15']) assert.ok(texts.includes(text), `no ${text} among ${[...new Set(texts)]}`);
+  }));
+
 test('the sentences about examples have the numbers of their answers', () =>
   onPage({}, async (page) => {
     await open(page);

@@ -22,6 +22,8 @@ const INSIDE = 14; // pixels between a factor and the product
 const BETWEEN = 30; // pixels between two multiplications without a word
 const BANDS = 12; // pixels between two lines of multiplications
 const LABEL = { longest: 84, least: 10, turned: 62 }; // pixels; the longest label, the lowest row with one, and the longest upright one
+const SQUEEZED = 0.9; // a label may be so narrow in parts of its width
+const LARGEST = 1.8; // if cells of the largest size leave room, the picture is drawn so many times as large, with its text
 export const NARROW = 640; // pixels; a narrower stage scrolls
 const PLAIN = 6400; // cells; more are painted as a picture
 const PIXELS = 256; // of the longer side of such a picture
@@ -133,7 +135,7 @@ function place({ bands, lines, width, height }, nodes, room) {
     }
     top = under + heights[1] * height + BANDS;
   });
-  return { width: room.width, height: top - BANDS + 2, boxes, ops, cell: width };
+  return { width: room.width, widest: widest + 2, height: top - BANDS + 2, boxes, ops, cell: width };
 }
 
 export class Flow {
@@ -155,7 +157,8 @@ export class Flow {
     root.addEventListener('focusin', ({ target }) => target.dataset.node && this.setCurrent(target.dataset.node));
   }
 
-  // Shows an answer in a room {width, height}. given: {answer, batch, head, colours, label(kind)}.
+  // Shows an answer in a room {width, height}. given: {answer, batch, head, colours, label(kind), printed}. printed: whether it is for a sheet
+  // of paper, which has what is painted as lines and text.
   show(given, room) {
     this.given = given;
     const { answer, batch, head } = given;
@@ -183,14 +186,22 @@ export class Flow {
     const margin = Math.min(LABEL.longest, Math.max(20, ...labels('query', answer.queries)), room.width / 5) + 8;
     const widest = Math.max(...labels('key', answer.keys));
     const tall = room.width < NARROW ? Infinity : room.height;
-    const within = (upper) => arrange(blocks, this.nodes, { width: room.width, height: tall }, margin, upper);
-    this.layout = within(12);
-    // Labels that are wider than a column are turned, if the column has room for a turned one.
-    this.across = this.layout && widest + 4 > this.columnOf(this.layout);
-    if (this.across) this.layout = within(this.columnOf(this.layout) < LABEL.least ? 0 : Math.min(widest, LABEL.turned) + 4);
+    const fit = (zoom) => {
+      const within = (upper) => arrange(blocks, this.nodes, { width: room.width / zoom, height: tall / zoom }, margin, upper);
+      this.zoom = zoom;
+      this.layout = within(12);
+      // Labels that are wider than a column, even if they are squeezed, are turned, if the column has room for a turned one.
+      this.across = this.layout && widest * SQUEEZED > this.columnOf(this.layout);
+      if (this.across) this.layout = within(this.columnOf(this.layout) < LABEL.least ? 0 : Math.min(widest, LABEL.turned) + 4);
+    };
+    fit(1);
     if (!this.layout) return;
-    this.root.style.height = `${Math.max(this.layout.height, tall === Infinity ? 0 : room.height)}px`;
-    this.down = tall === Infinity ? 0 : Math.max(0, (room.height - this.layout.height) / 2);
+    const spare = Math.min(room.width / this.layout.widest, room.height / this.layout.height) - 0.005;
+    if (tall !== Infinity && spare > 1) fit(Math.min(spare, LARGEST));
+    const free = tall === Infinity || given.printed ? 0 : room.height / this.zoom;
+    this.height = Math.max(this.layout.height, free);
+    this.root.style.height = `${this.height * this.zoom}px`;
+    this.down = Math.max(0, (free - this.layout.height) / 2);
     for (const [id, { element }] of before) if (!this.nodes.has(id)) element.remove();
     for (const node of this.nodes.values()) this.placeNode(node);
     this.setCurrent([this.current, 'weights', ...this.nodes.keys()].find((id) => this.nodes.has(id)));
@@ -206,7 +217,7 @@ export class Flow {
     const { left, top, width, height } = this.layout.boxes.get(id);
     node.box = { left, top: top + this.down, width, height };
     node.element.dataset.node = id;
-    setBox(node.element, node.box);
+    setBox(node.element, this.zoomed(node.box));
     const range = `${formatNumber(matrix.lo, 3)} to ${formatNumber(matrix.hi, 3)}`;
     const ariaLabel = `${this.on.title(id)}: ${matrix.rows} × ${matrix.cols}, ${range}`;
     Object.assign(node.element, { role: 'application', ariaRoleDescription: 'matrix', ariaLabel });
@@ -216,6 +227,9 @@ export class Flow {
     node.mask = this.on.mask(step);
     if (matrix.data.length > PLAIN) this.fetch(node);
   }
+
+  // Returns lengths of the layout as lengths on the screen.
+  zoomed = (box) => Object.fromEntries(Object.entries(box).map(([name, length]) => [name, length * this.zoom]));
 
   // Asks for the picture of a large matrix.
   async fetch(node) {
@@ -235,13 +249,12 @@ export class Flow {
 
   // Paints all matrices on a new canvas, each when there is time for it, and shows the canvas when it is complete.
   paint() {
-    const { width } = this.layout;
-    const height = parseFloat(this.root.style.height);
+    const size = { width: this.layout.width, height: this.height };
     const canvas = makeWith('canvas', null, CANVAS);
-    setBox(canvas, { width, height });
+    setBox(canvas, this.zoomed(size));
     this.root.dataset.drawn = false;
-    const { colours } = this.given;
-    const on = new CanvasSurface(canvas, { width, height }, window.devicePixelRatio, colours.hatch);
+    const { colours, printed } = this.given;
+    const on = new CanvasSurface(canvas, size, (printed ? 1 : window.devicePixelRatio) * this.zoom, colours.hatch);
     const nodes = [...this.nodes.values()];
     for (const node of this.waiting) defer(node, () => {}); // a painting that is not complete is given up
     this.waiting = nodes;
@@ -291,10 +304,10 @@ export class Flow {
     }
     const above = size.width >= LABEL.least ? this.labelsAbove(id) : null;
     const widest = above ? Math.max(...above.map(widthOf)) : 0;
-    const across = id === 'k' ? this.across : widest > size.width;
+    const across = id === 'k' ? this.across : widest * SQUEEZED > size.width;
     above?.forEach((text, col) => {
-      const shown = elide(text, across ? LABEL.turned : size.width);
-      const placed = across ? { align: 'left', turned: true } : { align: 'center' };
+      const shown = elide(text, across ? LABEL.turned : size.width / SQUEEZED);
+      const placed = across ? { align: 'left', turned: true } : { align: 'center', most: size.width - 1 };
       on.text(shown, box.left + (col + 0.5) * size.width, box.top - (across ? 4 : 7), { colour: ink, ...placed });
     });
     const higher = !above ? 9 : across ? Math.min(LABEL.turned, widest) + 14 : 20;
@@ -376,7 +389,7 @@ export class Flow {
       const mark = make('i', className, node.element);
       const [rows, cols] = [row === undefined ? node.rows : 1, col === undefined ? node.cols : 1];
       const corner = { left: (col ?? 0) * width, top: (row ?? 0) * height };
-      setBox(mark, { ...corner, width: cols * width - gap, height: rows * height - gap });
+      setBox(mark, this.zoomed({ ...corner, width: cols * width - gap, height: rows * height - gap }));
     };
     for (const one of marks.to) add('mark-next', one);
     for (const one of marks.from) {

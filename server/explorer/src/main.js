@@ -204,7 +204,9 @@ async function compute() {
   } catch (error) {
     return status('error', failed({ failure: error.message }));
   }
-  status('done', doneText(reply));
+  const { queries, keys } = answer;
+  status('done', `${queries} ${queries === 1 ? 'query' : 'queries'}, ${keys} ${keys === 1 ? 'key' : 'keys'}`);
+  $('took').textContent = tookText(reply);
   openExpected(answer);
   if (state.mean) askMean();
 }
@@ -220,11 +222,11 @@ function showOptions() {
   setControls();
 }
 
-function doneText({ timing, milliseconds, bytes: received }) {
+// Says how long the last request took, and how long its answer is.
+function tookText({ timing, milliseconds, bytes: received }) {
   const stage = /(?:^|[\s,])compute;dur=([\d.]+)/.exec(timing ?? '');
-  const wide = (text, length) => String(text).padStart(length, '\u2007'); // this space is as wide as a digit
-  const inside = stage ? `server ${wide(formatNumber(Number(stage[1]), 2), 4)} ms, ` : '';
-  return `${state.answer.queries} × ${state.answer.keys}: ${inside}total ${wide(Math.round(milliseconds), 3)} ms, ${formatBytes(received)}`;
+  const inside = stage ? `server ${formatNumber(Number(stage[1]), 2)} ms, ` : '';
+  return `${inside}total ${Math.round(milliseconds)} ms, ${formatBytes(received)}`;
 }
 
 // Shows why the page has no answer, and returns it in a few words.
@@ -341,6 +343,7 @@ async function keepAnswer() {
   const compared = await comparison();
   if (!compared) return;
   compared.keep(state.answer);
+  openDrawer(true); // the user changes the request there
   changeView({});
 }
 
@@ -432,7 +435,7 @@ const tour = createTour($('tour'), $('tour-open'), {
     document.body.classList.add('touring');
     document.body.classList.toggle('asking', asking);
     stage.point(cell);
-    stage.reveal(cell.id);
+    stage.reveal(cell.id, $('tour').offsetHeight);
   },
   leave: () => document.body.classList.remove('touring', 'asking'),
   answer: () => state.answer,
@@ -627,7 +630,10 @@ function describeExample(arrived = false) {
   const body = other && !own ? parse(text) : null;
   const note = captured?.look ?? variant.look ?? example.look;
   const known = () => (typeof note !== 'function' ? note : isShown() ? note(state.answer) : '');
-  $('look').textContent = body === undefined ? '' : (body && changes({ path, body }, variant, example.name && 'example')) || known();
+  const told = body === undefined ? '' : (body && changes({ path, body }, variant, example.name && 'example')) || known();
+  // A finger cannot point without touching.
+  const touches = matchMedia('(pointer: coarse)').matches;
+  $('look').textContent = touches ? told.replace('Point at', 'Touch').replace('point at', 'touch') : told;
   $('back').hidden = !other;
 }
 

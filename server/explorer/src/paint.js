@@ -138,10 +138,11 @@ class SVGSurface {
     this.parts.push(`<image ${attributes} href="${canvas.toDataURL()}"/>`);
   }
 
-  text(text, x, y, { colour, align, turned, strong }) {
+  text(text, x, y, { colour, align, most, turned, strong }) {
     const place = turned ? `transform="translate(${round(x + 4)} ${round(y)}) rotate(-90)"` : `x="${round(x)}" y="${round(y + 4)}"`;
     const bold = strong ? ' font-weight="600"' : '';
-    this.parts.push(`<text ${place}${bold} text-anchor="${ANCHORS[align]}" fill="${colour}">${escape(text)}</text>`);
+    const squeezed = most && widthOf(text) > most ? ` textLength="${round(most)}" lengthAdjust="spacingAndGlyphs"` : '';
+    this.parts.push(`<text ${place}${bold}${squeezed} text-anchor="${ANCHORS[align]}" fill="${colour}">${escape(text)}</text>`);
   }
 
   toString() {
@@ -149,14 +150,16 @@ class SVGSurface {
   }
 }
 
-// Writes a number with as many digits as fit into a width, or without the 0 before its point, or not at all.
+// Writes a number with as many digits as fit into a width. With two digits or one it may lose the 0 before its point. If nothing fits, a
+// small number is about 0, and any other is squeezed: no number is left out.
 function fitted(value, digits, width) {
+  const forms = [];
   for (let count = digits; count > 0; count--) {
-    const text = formatNumber(value, count);
-    if (widthOf(text) <= width * SQUEEZED) return text;
+    forms.push(formatNumber(value, count));
+    if (count < 3) forms.push(forms.at(-1).replace('0.', '.'));
   }
-  const short = formatNumber(value, 1).replace('0.', '.');
-  return widthOf(short) <= width * SQUEEZED ? short : '';
+  const shortest = (best, form) => (widthOf(form) < widthOf(best) ? form : best);
+  return forms.find((form) => widthOf(form) <= width * SQUEEZED) ?? (Math.abs(value) < 0.01 ? '≈0' : forms.reduce(shortest));
 }
 
 // Paints the cells in `range`; the first is at the origin. shades: the numbers that choose the colours, if they are others. numbers: whether

@@ -27,7 +27,9 @@ const GAP = 36; // pixels between two heads
 const AROUND = 160; // pixels; the height of the title, the labels and the bar of colours of a figure
 const BESIDE = 300; // pixels of the row in words, with the gap before it
 const LEAST = 200; // pixels; the least height of the cells of a figure
-const PAPER = 660; // pixels; a little less than the width of A4 without the margins of print.css
+// Pixels for the picture on A4, beside the margins of print.css and what else is on the page.
+const SHEETS = { portrait: { width: 660, height: 700 }, landscape: { width: 980, height: 430 } };
+const TITLE = 14; // pixels of a title of a matrix
 const LABEL = 240; // pixels; the longest label in a sentence
 const LONG = 240; // milliseconds that a matrix takes to its new place
 const ENTROPY = 'entropy, nats';
@@ -53,7 +55,7 @@ export class Stage {
       ...{ choose: act.head, compare: act.compare, mean: act.mean },
       paint: (canvas, batch, head) => this.thumb(canvas, batch, head),
     });
-    this.flow = new Flow(flow, {
+    this.ofFlow = {
       point: this.point.bind(this),
       open: this.enlarge.bind(this),
       picture: (step, scale, mask, side) => this.keptPicture(step, scale, mask, side),
@@ -61,7 +63,9 @@ export class Stage {
       scale: (step, matrix) => this.scaleOf(step, [matrix]),
       title: (id) => titleOf(id, this.answer.summary),
       op: (step) => opOf(step, this.answer.summary, this.state.head, this.matrixOf('Q')?.cols),
-    });
+    };
+    this.flow = new Flow(flow, this.ofFlow);
+    this.sheets = []; // the flow for each orientation of a sheet, as long as the page is drawn for paper
     this.makeSingle();
     this.saveFlow = createSaveMenu(save, () => this.saved(this.panes[0]), act.tell);
     this.saveFlow.name('the picture');
@@ -210,7 +214,7 @@ export class Stage {
   // Returns the room for the picture. On a low or narrow window, the height of the stage is that of what it shows, so the room is a part of
   // the window.
   room() {
-    if (this.printing) return { width: PAPER, height: 420 };
+    if (this.printing) return SHEETS.portrait;
     const { clientWidth: width, clientHeight } = this.root;
     return { width, height: matchMedia('(max-width: 900px)').matches ? Math.max(window.innerHeight - 200, 200) : clientHeight };
   }
@@ -238,7 +242,8 @@ export class Stage {
     const place = opened !== before && before ? this.placeOfOpen(opened, before) : null;
     this.root.dataset.step = opened;
     const flow = opened === 'flow';
-    this.flow.root.hidden = !flow && !this.printing;
+    this.flow.root.hidden = !flow || this.printing;
+    if (!this.printing) for (const sheet of this.sheets.splice(0)) sheet.flow.root.remove();
     const model = opened === 'model';
     this.single.hidden = flow || model;
     this.parts.story.hidden = !model;
@@ -294,7 +299,11 @@ export class Stage {
     const label = (kind) => answer.label(kind);
     // A file of numbers has the weights.
     const saved = { matrix: this.matrixOf('weights'), rowLabels: label('query'), colLabels: label('key') };
-    this.flow.show({ answer, batch, head, colours: this.colours, label, ...saved }, room);
+    const given = { answer, batch, head, colours: this.colours, label, ...saved };
+    if (!this.printing) return this.flow.show(given, room);
+    for (const [name, sheet] of Object.entries(this.sheets.length ? {} : SHEETS))
+      this.sheets.push({ sheet, flow: new Flow(make('div', `flow ${name}`, this.root), this.ofFlow) });
+    for (const { sheet, flow } of this.sheets) flow.show({ ...given, printed: true }, sheet);
   }
 
   // ---------------------------------------------------------------- one step
@@ -454,9 +463,14 @@ export class Stage {
     return this.nodeOf(opened)?.element.getBoundingClientRect() ?? null;
   }
 
-  // Scrolls to a matrix of the flow, if the flow is longer than the window.
-  reveal(id) {
-    if (this.size.width < NARROW) this.flow.nodes.get(id)?.element.scrollIntoView({ block: 'center' });
+  // Scrolls to a matrix of the flow, if the flow is longer than the window. covered: the pixels of the window that something covers above; what
+  // is written covers the lower part. The title of the matrix is seen, too.
+  reveal(id, covered) {
+    const box = this.flow.nodes.get(id)?.element.getBoundingClientRect();
+    if (!box || this.size.width >= NARROW) return;
+    const room = window.innerHeight - this.parts.written.offsetHeight - covered;
+    const top = covered + Math.max((room - box.height) / 2, 2 * TITLE);
+    window.scrollBy({ top: box.top - top, behavior: 'instant' });
   }
 
   nodeOf(step) {
@@ -582,7 +596,7 @@ export class Stage {
   // Marks the subject and the locked row.
   mark() {
     const { subject, state, way } = this;
-    this.flow.mark({ subject, from: way.from, to: way.to });
+    for (const { flow } of [this, ...this.sheets]) flow.mark({ subject, from: way.from, to: way.to });
     this.source?.classList.remove('mark-before');
     const other = way.source !== undefined && way.source !== state.head;
     this.source = other ? this.heads.root.querySelector(`[data-head="${way.source}"][data-batch="${state.batch}"]`) : null;

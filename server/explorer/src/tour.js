@@ -130,7 +130,7 @@ const STOPS = [
     cell: at('output', IT, 0),
     after: at('weights', IT, CAT),
     text: ({ list, row }) =>
-      `Each word has a value: what it hands on. It is its row of X, multiplied by W_V. The value of cat is ${list(row('V', CAT))}. The output of “it” mixes all values by its weights.`,
+      `Each word has a value: what it hands on. It is its row of X, multiplied by W_V. The value of cat is ${list(row('V', CAT))}: its first number is ${write(row('V', CAT)[0])}. The output of “it” mixes all values by its weights.`,
     ask: () => 'Which word adds most to the output of “it”?',
     answer: ({ sum, row, column, list }) =>
       `The first number is ${sum(row('weights', IT), column('V', 0))}. The largest of these products is the one of cat, because “it” gives most to cat. ` +

@@ -178,7 +178,16 @@ function understood(answer, summary, body) {
 const aside = (asked) => asked.catch(() => null);
 
 // Returns what a problem document says. The answer may come from a proxy and may not be JSON.
-const problemOf = (response, text) => ({ title: `HTTP ${response.status}`, detail: response.statusText, ...Object(parse(text)) });
+// What the names of statuses of HTTP mean here.
+const MEANT = {
+  'Bad Request': 'The request cannot be read',
+  'Content Too Large': 'The request is too large',
+  'Unprocessable Content': 'The request does not fit together',
+};
+const problemOf = (response, text) => {
+  const problem = { title: `HTTP ${response.status}`, detail: response.statusText, ...Object(parse(text)) };
+  return { ...problem, title: MEANT[problem.title] ?? problem.title };
+};
 
 // Returns the problem of a request that names a matrix which the page does not hold, or null.
 function missing(body, tensors) {
