@@ -229,6 +229,7 @@ run: $(shell test -x $(DAEMON) -a ! -w $(O) || echo ready-to-run) ## Install wha
 
 .PHONY: ready-to-run
 ready-to-run:
+	@server/port.sh $(ARGS)
 	@docker/packages.sh build
 	$(again) all
 
@@ -247,6 +248,8 @@ COMMIT ?= $(or $(word 1,$(PACKED)),$(shell git describe --always --dirty --abbre
 SOURCE_DATE_EPOCH ?= $(or $(word 2,$(PACKED)),$(shell git log -1 --format=%ct 2>/dev/null || date -r CHANGELOG.md +%s),0)
 .PHONY: image
 image: ## Build the container image with Docker or podman: make image IMAGE=NAME:TAG IMAGE_FLAGS="--platform linux/arm64"
+	@command -v $(firstword $(ENGINE)) >/dev/null || { echo "make image needs Docker or podman, and there is neither." \
+	    "On Debian and Ubuntu: apt-get install podman" >&2; exit 1; }
 	DOCKER_BUILDKIT=1 $(ENGINE) build -f docker/Dockerfile -t $(IMAGE) --build-arg VERSION=$(VERSION) \
 	    --build-arg COMMIT=$(COMMIT) --build-arg SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(IMAGE_FLAGS) .
 
@@ -290,17 +293,38 @@ deb: ## Make the Debian packages in build/deb/: make deb DEB_VERSION=1.0.0-2
 	@docker/packages.sh build deb
 	@SOURCE_DATE_EPOCH="$(SOURCE_DATE_EPOCH)" docker/make-deb.sh "$(DEB_VERSION)"
 
-# The same commit gives the same bytes. What git does not know is not packed.
+# build/dist/SHA256SUMS covers all files of a release. The same commit gives the same bytes.
+define sums
+$(Q)cd build/dist && sha256sum *.* >SHA256SUMS && cat SHA256SUMS
+endef
+
+# What git does not know is not packed.
 DIST := attentiond-$(VERSION)
-dist: ## Pack the last commit for a release: build/dist/ gets attentiond-VERSION.tar.gz and SHA256SUMS
+dist: ## Pack the last commit and the clients for a release: build/dist/ gets the archives and SHA256SUMS
 	@test -z '$(PACKED)' || { echo "make dist: this tree came from an archive; dist needs the git repository" >&2; exit 1; }
 	@changes=$$(git status --porcelain) || exit 1; [ -z "$$changes" ] || \
 	    { printf 'make dist packs the last commit, but the tree differs from it:\n%s\n' "$$changes" >&2; exit 1; }
-	@rm -rf build/dist && mkdir -p build/dist
+	@rm -f build/dist/$(DIST).tar* && mkdir -p build/dist
 	$(Q)git -c tar.umask=022 archive --prefix=$(DIST)/ -o build/dist/$(DIST).tar \
 	    --add-virtual-file="$(DIST)/.commit:$$(git log -1 --format='%H %ct')" HEAD
 	$(Q)gzip -9n build/dist/$(DIST).tar
-	$(Q)cd build/dist && sha256sum $(DIST).tar.gz >SHA256SUMS && cat SHA256SUMS
+	@docker/packages.sh jdk
+	$(Q)SOURCE_DATE_EPOCH="$(SOURCE_DATE_EPOCH)" server/clients/pack.py build/dist
+	$(sums)
+
+# Both have the files of the image, and a starter that needs nothing of the system.
+BUNDLE = $(DIST)-linux-$(firstword $(subst -, ,$(MACHINE)))
+.PHONY: bundle wheel pack-bundle pack-wheel
+bundle wheel: ## Pack the daemon for any Linux and any user, as an archive or for pip, into build/dist/ (TARGETARCH=arm64)
+	@docker/packages.sh build $(if $(filter wheel,$@),wheel)
+	$(again) $(if $(TARGETARCH),O=build/$(TARGETARCH)) pack-$@
+pack-bundle: $(DAEMON)
+	$(Q)CC="$(CC)" COMMIT="$(COMMIT)" SOURCE_DATE_EPOCH="$(SOURCE_DATE_EPOCH)" \
+	    docker/bundle/make-bundle.sh $(DAEMON) $(BUNDLE)
+	$(sums)
+pack-wheel: pack-bundle
+	$(Q)SOURCE_DATE_EPOCH="$(SOURCE_DATE_EPOCH)" server/clients/pack.py build/dist build/bundle/$(BUNDLE)
+	$(sums)
 
 # If an ordinary user runs podman, it leaves files that belong to other user numbers.
 clean: ## Remove build/

@@ -52,6 +52,7 @@ fail() { # WHY
     cat >&2 <<END
 packages.sh: $1. To install the packages, run as root:
     apt-get update && apt-get install -y --no-install-recommends$missing
+Without root, unpack the bundle of a release or install its wheel with pip (README.md, "Without root").
 END
     exit 1
 }
@@ -68,7 +69,7 @@ apt() {
     $as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 "$@" 9<&-
 }
 
-echo "Installing:$missing"
+echo "Installing:$missing (apt-get says how much disk this takes)"
 # shellcheck disable=SC2086  # $as_root is empty for root
 [ -z "${TARGETARCH:-}" ] || $as_root dpkg --add-architecture "$TARGETARCH"
 log=$(mktemp)
@@ -78,3 +79,4 @@ apt -o Acquire::Retries=0 -o Acquire::http::Timeout=5 -o Acquire::https::Timeout
 grep -Eq '^(Hit|Get):' "$log" || fail "no package source in /etc/apt answers"
 # shellcheck disable=SC2086  # $missing is a list of words
 apt install -y --no-install-recommends $missing || fail "apt-get cannot install the packages"
+echo "To remove these packages: apt-get purge --auto-remove$missing"

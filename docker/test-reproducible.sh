@@ -1,7 +1,8 @@
 #!/bin/bash
-# test-reproducible.sh makes the files of the image and the libraries twice, in folders, time zones, locales and with
-# masks and numbers of jobs that differ. It compares every file: bytes, mode, owner and time. Both builds use the
-# Debian packages of this machine. make sets $COMMIT and $SOURCE_DATE_EPOCH, in an archive without git, too.
+# test-reproducible.sh makes the bundle, which has the files of the image, the wheel and the libraries twice, in folders,
+# time zones, locales and with masks and numbers of jobs that differ. It compares every file: bytes, mode, owner and
+# time. Both builds use the Debian packages of this machine. make sets $COMMIT and $SOURCE_DATE_EPOCH, in an archive
+# without git, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,12 +19,12 @@ build() { # NAME FOLDER JOBS: builds a copy of the sources, and lists its files 
     (
         cd "$work/$2"
         make -j"$3" BUILD=release all &&
-            docker/rootfs.sh build/release/attentiond root
+            make pack-wheel
     ) >"$work/$1.log" 2>&1 || { cat "$work/$1.log" >&2 && echo "test-reproducible: the $1 build fails" >&2 && exit 1; }
     (
         cd "$work/$2"
-        find root -printf '%p: %y, mode %m, owner %U:%G, time %T@\n' | sort
-        find root build/release/attentiond build/release/libattention.* -type f -exec sha256sum {} + | sort -k 2
+        find build/bundle -printf '%p: %y, mode %m, owner %U:%G, time %T@\n' | sort
+        find build/bundle build/dist build/release/attentiond build/release/libattention.* -type f -exec sha256sum {} + | sort -k 2
     ) >"$work/$1.txt"
 }
 

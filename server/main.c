@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -234,6 +235,7 @@ static int serve(const struct server_options *options) {
 int main(int argc, char *argv[]) {
     struct server_options options;
     char error[512];
+    prctl(PR_SET_NAME, "attentiond"); /* in the bundle this would be the name of the loader */
     switch (options_read(&options, argc, argv, error, sizeof error)) {
     case OPTIONS_HELP:
         options_print_help(stdout);

@@ -16,10 +16,10 @@ STRESSES        := $(patsubst tests/stress/%.c,$(O)/stress_%,$(wildcard tests/st
 FUZZ_TARGETS    := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 REPLAYS         := $(addprefix $(O)/replay_,$(FUZZ_TARGETS))
 
-C_FILES := $(wildcard lib/src/*.c lib/src/*/*.c server/*.c server/*/*.c server/*/*/*.c tests/*/*.c tests/bench/*/*.c)
+C_FILES := $(wildcard docker/*/*.c lib/src/*.c lib/src/*/*.c server/*.c server/*/*.c server/*/*/*.c tests/*/*.c tests/bench/*/*.c)
 FORMATTED := $(C_FILES) $(wildcard lib/include/*.h lib/src/*.h lib/src/*.inc lib/src/*/*.h lib/src/*/*.inc \
              server/*.h server/*/*.h server/*/*/*.h server/*/*/*.cc tests/*/*.h tests/*/*.inc)
-SCRIPTS := $(wildcard docker/*.sh server/*.sh server/*/*.sh server/*/*/*.sh tests/*/*.sh tests/*/*/*.sh) .ci/run
+SCRIPTS := $(wildcard docker/*.sh docker/*/*.sh server/*.sh server/*/*.sh server/*/*/*.sh tests/*/*.sh tests/*/*/*.sh) .ci/run
 
 # ------------------------------------------------------------------------------------------ flags
 CRITERION_CFLAGS := $(call pkg,cflags,criterion)
@@ -152,7 +152,7 @@ bench-peers: ## Measure beside PyTorch, onnxruntime, OpenVINO, NumPy (6 GB from 
 
 # ----------------------------------------------------------------------------------------- checks
 .PHONY: docs test-conformance test-models search-models search-gradients search-linear search-verdicts test-openapi test-clients test-metrics check-asan check-valgrind check-neon check-hardening check-abi check-clang check-layers check-format house lint format coverage test-container \
-        test-arm64 test-reproducible test-deb test-dist
+        test-arm64 test-reproducible test-deb test-dist test-bundle
 docs: ## Make the page /docs from openapi.yaml
 	@docker/packages.sh test
 	@/usr/bin/python3 server/explorer/docs.py
@@ -332,6 +332,7 @@ tidy-server/api/pages/assets.c: $(ASSETS)
 tidy-lib/%:    FOLDER_FLAGS = $(LIB_FLAGS)
 tidy-server/%: FOLDER_FLAGS = $(SERVER_FLAGS)
 tidy-tests/%:  FOLDER_FLAGS = $(BENCH_FLAGS)
+tidy-docker/%: FOLDER_FLAGS = -DLOADER='"/loader"' -DLIBRARIES='"/libraries"'
 # A file that clang-tidy accepted is not read again, unless it, one of its headers, the flags, the rules or clang-tidy changes.
 # TIDY_SEEN has an empty file for each accepted one. Its name is the sum of all these.
 TIDY_SEEN ?= build/tidy
@@ -369,6 +370,9 @@ test-reproducible: ## Make the files of the image twice and compare them
 
 test-deb: ## Make the Debian packages; install, start, upgrade and purge them in a bare root with systemd (needs root)
 	@SOURCE_DATE_EPOCH="$(SOURCE_DATE_EPOCH)" docker/test-deb.sh "$(DEB_UPSTREAM)"
+
+test-bundle: wheel ## Run the bundle and the wheel in other systems, as an ordinary user: make test-bundle SUITES=trixie PYTHONS=python3.9
+	@docker/bundle/test-bundle.sh $(BUNDLE) build/dist/$(subst -rc.,rc,$(DIST))-py3-none-*_$(firstword $(subst -, ,$(MACHINE))).whl
 
 test-dist: ## Pack a release twice; build, check and run the archive without git
 	@docker/packages.sh build dist

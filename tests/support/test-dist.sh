@@ -29,7 +29,10 @@ packed() { # NAME: clones this repository, and packs the clone
 }
 (umask 022; TZ=UTC packed one)
 (umask 077; TZ=Asia/Kathmandu packed two)
-cmp "$work"/{one,two}/build/dist/"$archive.tar.gz" || fail "two archives of one commit differ"
+diff -r "$work"/{one,two}/build/dist || fail "two releases of one commit differ"
+for package in "$archive".{crate,tgz} attentiond-go-"$version".zip attentiond-client-"$version".{jar,pom}; do
+    [ -s "$work/one/build/dist/$package" ] || fail "$package is missing"
+done
 (cd "$work/one/build/dist" && sha256sum --check --quiet --strict SHA256SUMS) || fail "the checksums are wrong"
 
 echo >>"$work/two/LICENSE"

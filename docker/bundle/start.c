@@ -1,0 +1,73 @@
+/*
+ * start.c - the starter of the bundle: it runs the daemon with the loader and the libraries that
+ * stand beside it in the folder `root`, so that the system needs none. It is linked statically.
+ */
+#define _XOPEN_SOURCE 700 /* realpath */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+/* make-bundle.sh defines the paths of the loader and of the libraries in `root`. */
+#if !defined LOADER || !defined LIBRARIES
+#error "make-bundle.sh compiles this file"
+#endif
+
+static void fail(const char *what, const char *which) {
+    fprintf(stderr, "attentiond: %s %s: %s\n", what, which, strerror(errno));
+    exit(1);
+}
+
+/* Makes `folder` the folder of this program, without symbolic links. If there is no /proc, the path
+ * by which the kernel was asked for this program leads to it. */
+static void find_folder(char folder[PATH_MAX]) {
+    const ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
+    if (length >= 0) {
+        folder[length] = '\0';
+    } else if (realpath((const char *)getauxval(AT_EXECFN), folder) == NULL) {
+        fail("cannot find its folder by", (const char *)getauxval(AT_EXECFN));
+    }
+    *strrchr(folder, '/') = '\0';
+    /* The loader takes the path as a list, in which it replaces words such as $ORIGIN. */
+    if (strpbrk(folder, ":;$") != NULL) {
+        errno = EINVAL;
+        fail("the path of its folder may not have a colon, a semicolon or a $:", folder);
+    }
+}
+
+/* Returns the path of a file in `root`, which is never freed. */
+static char *in_root(const char *folder, const char *file) {
+    const size_t size = strlen(folder) + strlen("/root") + strlen(file) + 1;
+    char *path = malloc(size);
+    if (path == NULL) {
+        fail("cannot run", file);
+    }
+    snprintf(path, size, "%s/root%s", folder, file);
+    return path;
+}
+
+int main(int argc, char *argv[]) {
+    static char folder[PATH_MAX];
+    find_folder(folder);
+    char *first[] = {in_root(folder, LOADER),       "--inhibit-cache", "--library-path",
+                     in_root(folder, LIBRARIES),    "--argv0",         "attentiond",
+                     in_root(folder, "/attentiond")};
+    const size_t count = sizeof first / sizeof *first;
+    char **words = calloc(count + (size_t)argc, sizeof *words); /* the last one stays NULL */
+    if (words == NULL || setenv("ATTENTIOND_LAYERS", in_root(folder, "/mnt/models"), 0) != 0) {
+        fail("cannot run", first[0]);
+    }
+    memcpy(words, first, sizeof first);
+    for (int i = 1; i < argc; i++) {
+        words[count + (size_t)i - 1] = argv[i];
+    }
+    /* These name libraries of the system, which belong to another loader. */
+    unsetenv("LD_AUDIT");
+    unsetenv("LD_LIBRARY_PATH");
+    unsetenv("LD_PRELOAD");
+    execv(first[0], words);
+    fail("cannot run", first[0]);
+}
