@@ -293,9 +293,11 @@ deb: ## Make the Debian packages in build/deb/: make deb DEB_VERSION=1.0.0-2
 	@docker/packages.sh build deb
 	@SOURCE_DATE_EPOCH="$(SOURCE_DATE_EPOCH)" docker/make-deb.sh "$(DEB_VERSION)"
 
-# build/dist/SHA256SUMS covers all files of a release. The same commit gives the same bytes.
+# build/dist/SHA256SUMS covers all files of a release. SIGNING_KEY=FILE, a private key of OpenSSH, signs it. The same
+# commit gives the same bytes.
 define sums
-$(Q)cd build/dist && sha256sum *.* >SHA256SUMS && cat SHA256SUMS
+$(Q)cd build/dist && rm -f SHA256SUMS* && sha256sum *.* >SHA256SUMS && cat SHA256SUMS
+$(if $(SIGNING_KEY),$(Q)ssh-keygen -q -Y sign -n attentiond -f $(SIGNING_KEY) build/dist/SHA256SUMS)
 endef
 
 # What git does not know is not packed.

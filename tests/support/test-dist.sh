@@ -1,7 +1,8 @@
 #!/bin/bash
 # test-dist.sh packs the last commit as `make dist` does. Two clones must give the same bytes, and a clone with changes
-# none. The archive must be built, checked and run without git: a git that notes its calls stands before the others in
-# PATH. The answers to all notebooks must be right. The image and test-reproducible must get the commit and its time.
+# none. A key signs the checksums, and no others pass. The archive must be built, checked and run without git: a git that
+# notes its calls stands before the others in PATH. The answers to all notebooks must be right. The image and
+# test-reproducible must get the commit and its time.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -34,6 +35,15 @@ for package in "$archive".{crate,tgz} attentiond-go-"$version".zip attentiond-cl
     [ -s "$work/one/build/dist/$package" ] || fail "$package is missing"
 done
 (cd "$work/one/build/dist" && sha256sum --check --quiet --strict SHA256SUMS) || fail "the checksums are wrong"
+
+ssh-keygen -q -t ed25519 -N '' -f "$work/key"
+echo "maintainer $(cat "$work/key.pub")" >"$work/signers"
+quietly make -C "$work/two" dist SIGNING_KEY="$work/key"
+signed() { # reads checksums
+    ssh-keygen -Y verify -f "$work/signers" -I maintainer -n attentiond -s "$work/two/build/dist/SHA256SUMS.sig" >"$work/log" 2>&1
+}
+signed <"$work/one/build/dist/SHA256SUMS" || { cat "$work/log" >&2; fail "the signature is wrong"; }
+! sed '1s/^./x/' "$work/one/build/dist/SHA256SUMS" | signed || fail "other checksums pass"
 
 echo >>"$work/two/LICENSE"
 ! make -C "$work/two" dist >"$work/log" 2>&1 || fail "a tree with changes is packed"
