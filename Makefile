@@ -293,10 +293,11 @@ deb: ## Make the Debian packages in build/deb/: make deb DEB_VERSION=1.0.0-2
 	@docker/packages.sh build deb
 	@SOURCE_DATE_EPOCH="$(SOURCE_DATE_EPOCH)" docker/make-deb.sh "$(DEB_VERSION)"
 
-# build/dist/SHA256SUMS covers all files of a release. SIGNING_KEY=FILE, a private key of OpenSSH, signs it. The same
-# commit gives the same bytes.
+# build/dist/SHA256SUMS covers all files of this version there. SIGNING_KEY=FILE, a private key of OpenSSH, signs it. The
+# same commit gives the same bytes. Python writes the version in another way.
 define sums
-$(Q)cd build/dist && rm -f SHA256SUMS* && sha256sum *.* >SHA256SUMS && cat SHA256SUMS
+$(Q)cd build/dist && rm -f SHA256SUMS* && ls | grep -F -e '$(VERSION)' -e '$(subst -rc.,rc,$(VERSION))' | \
+    xargs sha256sum >SHA256SUMS && cat SHA256SUMS
 $(if $(SIGNING_KEY),$(Q)ssh-keygen -q -Y sign -n attentiond -f $(SIGNING_KEY) build/dist/SHA256SUMS)
 endef
 
@@ -310,13 +311,17 @@ dist: ## Pack the last commit and the clients for a release: build/dist/ gets th
 	$(Q)git -c tar.umask=022 archive --prefix=$(DIST)/ -o build/dist/$(DIST).tar \
 	    --add-virtual-file="$(DIST)/.commit:$$(git log -1 --format='%H %ct')" HEAD
 	$(Q)gzip -9n build/dist/$(DIST).tar
-	@docker/packages.sh jdk
+	@docker/packages.sh jdk $(if $(SIGNING_KEY),dist)
 	$(Q)SOURCE_DATE_EPOCH="$(SOURCE_DATE_EPOCH)" server/clients/pack.py build/dist
 	$(sums)
 
 # Both have the files of the image, and a starter that needs nothing of the system.
 BUNDLE = $(DIST)-linux-$(firstword $(subst -, ,$(MACHINE)))
 .PHONY: bundle wheel pack-bundle pack-wheel
+# With -j, the goals that share build/dist/ follow each other.
+wheel: | $(filter bundle,$(MAKECMDGOALS))
+bundle wheel: | $(filter dist,$(MAKECMDGOALS))
+dist bundle wheel: | $(filter clean,$(MAKECMDGOALS))
 bundle wheel: ## Pack the daemon for any Linux and any user, as an archive or for pip, into build/dist/ (TARGETARCH=arm64)
 	@docker/packages.sh build $(if $(filter wheel,$@),wheel)
 	$(again) $(if $(TARGETARCH),O=build/$(TARGETARCH)) pack-$@

@@ -5,6 +5,7 @@
 set -eu
 
 list=$(dirname "$0")/packages.txt
+groups=" $* "
 names=
 for group in "$@"; do
     of_group=$(sed -n "s/^$group: *//p" "$list")
@@ -52,8 +53,10 @@ fail() { # WHY
     cat >&2 <<END
 packages.sh: $1. To install the packages, run as root:
     apt-get update && apt-get install -y --no-install-recommends$missing
-Without root, unpack the bundle of a release or install its wheel with pip (README.md, "Without root").
 END
+    case $groups in *" build "*)
+        echo 'Without root, unpack the bundle of a release or install its wheel with pip (README.md, "Without root").' >&2 ;;
+    esac
     exit 1
 }
 
@@ -79,4 +82,4 @@ apt -o Acquire::Retries=0 -o Acquire::http::Timeout=5 -o Acquire::https::Timeout
 grep -Eq '^(Hit|Get):' "$log" || fail "no package source in /etc/apt answers"
 # shellcheck disable=SC2086  # $missing is a list of words
 apt install -y --no-install-recommends $missing || fail "apt-get cannot install the packages"
-echo "To remove these packages: apt-get purge --auto-remove$missing"
+echo "To remove these packages, as root: apt-get purge$missing"

@@ -23,7 +23,7 @@ build() { # NAME FOLDER JOBS: builds a copy of the sources, and lists its files 
     ) >"$work/$1.log" 2>&1 || { cat "$work/$1.log" >&2 && echo "test-reproducible: the $1 build fails" >&2 && exit 1; }
     (
         cd "$work/$2"
-        find build/bundle -printf '%p: %y, mode %m, owner %U:%G, time %T@\n' | sort
+        find build/bundle -mindepth 1 -printf '%p: %y, mode %m, owner %U:%G, time %T@\n' | sort
         find build/bundle build/dist build/release/attentiond build/release/libattention.* -type f -exec sha256sum {} + | sort -k 2
     ) >"$work/$1.txt"
 }

@@ -33,8 +33,8 @@ static void find_folder(char folder[PATH_MAX]) {
     *strrchr(folder, '/') = '\0';
     /* The loader takes the path as a list, in which it replaces words such as $ORIGIN. */
     if (strpbrk(folder, ":;$") != NULL) {
-        errno = EINVAL;
-        fail("the path of its folder may not have a colon, a semicolon or a $:", folder);
+        fprintf(stderr, "attentiond: the path of its folder may not have : ; or $: %s\n", folder);
+        exit(1);
     }
 }
 
@@ -56,7 +56,7 @@ int main(int argc, char *argv[]) {
                      in_root(folder, LIBRARIES),    "--argv0",         "attentiond",
                      in_root(folder, "/attentiond")};
     const size_t count = sizeof first / sizeof *first;
-    char **words = calloc(count + (size_t)argc, sizeof *words); /* the last one stays NULL */
+    char **words = calloc(count + (size_t)argc + 1, sizeof *words); /* the last stays NULL */
     if (words == NULL || setenv("ATTENTIOND_LAYERS", in_root(folder, "/mnt/models"), 0) != 0) {
         fail("cannot run", first[0]);
     }

@@ -78,7 +78,7 @@ ln -s "$here" "$work/attentiond"
 start "a link to it" "${as_user[@]}" "$work/attentiond"
 stop
 unpack "$work/a:b"
-refused "a colon in the path" 'may not have a colon' "${as_user[@]}" "$work/a:b/$name/attentiond"
+refused "a colon in the path" 'may not have :' "${as_user[@]}" "$work/a:b/$name/attentiond"
 mkdir "$work/broken"
 cp "$here" "$work/broken"
 refused "a starter alone" 'cannot run .*: No such file' "${as_user[@]}" "$work/broken/attentiond"

@@ -32,11 +32,12 @@ folder = importlib.util.find_spec("attentiond").submodule_search_locations[0]
 program = os.path.join(folder, "bundle", "attentiond")
 os.execv(program, [program, *sys.argv[1:]])
 '''
+OF_LIBRARIES = ", and those of the libraries in attentiond/bundle/root/usr/share/doc"
 METADATA = f"""Metadata-Version: 2.1
 Name: attentiond
 Version: {OF_PYTHON}
 Summary: A client of attentiond, the service that computes attention
-License: MIT
+License: MIT{{}}
 Requires-Python: >=3.9
 Provides-Extra: numpy
 Requires-Dist: numpy; extra == 'numpy'
@@ -83,11 +84,12 @@ def write_wheel(out, tags, files):
     info = f"{own}.dist-info"
     for path in sorted((CLIENTS / "python/attentiond").glob("*.*")):
         files[f"attentiond/{path.name}"] = (False, path.read_bytes())
-    if any(name.startswith("attentiond/bundle/") for name in files):
+    bundled = any(name.startswith("attentiond/bundle/") for name in files)
+    if bundled:
         files[f"{own}.data/scripts/attentiond"] = (True, COMMAND)
     wheel = ["Wheel-Version: 1.0", "Generator: attentiond", f"Root-Is-Purelib: {str(tags == ['any']).lower()}", *(f"Tag: py3-none-{tag}" for tag in tags)]
     files[f"{info}/licenses/LICENSE"] = (False, (ROOT / "LICENSE").read_bytes())
-    files[f"{info}/METADATA"] = (False, METADATA.encode() + (CLIENTS / "python/README.md").read_bytes())
+    files[f"{info}/METADATA"] = (False, METADATA.format(OF_LIBRARIES if bundled else "").encode() + (CLIENTS / "python/README.md").read_bytes())
     files[f"{info}/WHEEL"] = (False, "".join(f"{line}\n" for line in wheel).encode())
     record = [f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()},{len(data)}\n"
               for name, (_, data) in files.items()]
@@ -112,6 +114,9 @@ def pack_java(out):
 def main():
     out = pathlib.Path(sys.argv[1])
     find('^__version__ = "(.*)"', "python/attentiond/__init__.py")
+    find('^version = "(.*)"', "rust/Cargo.toml")
+    find('^  "version": "(.*)"', "javascript/package.json")
+    find("^  <version>(.*)</version>", "java/pom.xml")
     if len(sys.argv) > 2:
         bundle = pathlib.Path(sys.argv[2])
         machine = bundle.name.rsplit("-", 1)[1]
@@ -119,9 +124,6 @@ def main():
         files = {f"attentiond/bundle/{path.relative_to(bundle)}": (os.access(path, os.X_OK), path.read_bytes()) for path in paths}
         # The bundle brings its own loader, so it is for every C library of Linux.
         return write_wheel(out, [f"{system}_{machine}" for system in ("manylinux2014", "manylinux_2_17", "musllinux_1_1")], files)
-    find('^version = "(.*)"', "rust/Cargo.toml")
-    find('^  "version": "(.*)"', "javascript/package.json")
-    find("^  <version>(.*)</version>", "java/pom.xml")
     module = re.search("^module (.*)", (CLIENTS / "go/go.mod").read_text(), re.MULTILINE)[1]
     write_tar(out / f"attentiond-{VERSION}.tgz", "package", files_of("javascript", "attentiond.js", "attentiond.d.ts", "package.json"))
     write_tar(out / f"attentiond-{VERSION}.crate", f"attentiond-{VERSION}", files_of("rust", "Cargo.toml", "src/*.rs"))

@@ -1,8 +1,8 @@
 #!/bin/bash
 # test-dist.sh packs the last commit as `make dist` does. Two clones must give the same bytes, and a clone with changes
-# none. A key signs the checksums, and no others pass. The archive must be built, checked and run without git: a git that
-# notes its calls stands before the others in PATH. The answers to all notebooks must be right. The image and
-# test-reproducible must get the commit and its time.
+# none. A key signs the checksums, and the signature fits no others. The archive must be built, checked and run without
+# git: a git that notes its calls stands before the others in PATH. The answers to all notebooks must be right. The
+# image and test-reproducible must get the commit and its time.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -64,8 +64,8 @@ func (c *Client) Ask(ctx context.Context, path string, request, answer any) erro
 	var body []byte
 	if request != nil {
 		var err error
-		if err = exact(reflect.ValueOf(request)); err == nil {
-			body, err = json.Marshal(request)
+		if body, err = json.Marshal(request); err == nil { // this finds pointers that lead to themselves
+			err = exact(reflect.ValueOf(request))
 		}
 		if err != nil {
 			return unsent(err)
@@ -152,6 +152,8 @@ func (c *Client) sendOnce(ctx context.Context, path, kind, accept string, body [
 	}
 	if most == 0 {
 		most = 1 << 30
+	} else if most == math.MaxInt64 {
+		most-- // one more byte is read
 	}
 	if c.HTTP != nil {
 		client = *c.HTTP
@@ -215,6 +217,11 @@ func (c *Client) sendOnce(ctx context.Context, path, kind, accept string, body [
 
 // exact refuses integers beyond 2^53. The service reads numbers of JSON as float64, so they would lose digits.
 func exact(value reflect.Value) error {
+	if value.IsValid() && value.CanInterface() && value.Type() != reflect.TypeOf(Tensor{}) {
+		if _, own := value.Interface().(json.Marshaler); own { // such as time.Time
+			return nil
+		}
+	}
 	switch value.Kind() {
 	case reflect.Interface, reflect.Pointer:
 		return exact(value.Elem())
@@ -226,6 +233,9 @@ func exact(value reflect.Value) error {
 		}
 	case reflect.Struct:
 		for i := 0; i < value.NumField(); i++ {
+			if field := value.Type().Field(i); field.PkgPath != "" || field.Tag.Get("json") == "-" {
+				continue
+			}
 			if err := exact(value.Field(i)); err != nil {
 				return err
 			}

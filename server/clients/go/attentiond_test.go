@@ -246,6 +246,15 @@ func TestErrors(t *testing.T) {
 	for _, beyond := range []any{1<<53 + 1, int64(-1<<53 - 1), uint64(1<<53 + 1), Tensor{[]int{1}, []int64{1<<53 + 1}}, [][]int{{1<<53 + 1}}} {
 		refused(t, client.Ask(ctx, "/attention", map[string]any{"Q": q, "past_length": beyond}, nil), 0, "9007199254740993 is an integer beyond 2^53")
 	}
+	hidden := struct {
+		X       [][]float64
+		private int64
+		Skipped int64     `json:"-"`
+		When    time.Time `json:"-"`
+	}{q, 1<<53 + 1, 1<<53 + 1, time.Now()}
+	_ = hidden.private
+	check(t, client.Ask(ctx, "/attention", hidden, &struct{}{}))
+	check(t, (&Client{BaseURL: os.Getenv("ATTENTIOND_URL"), MaxAnswer: math.MaxInt64}).Ask(ctx, "/version", nil, &struct{}{}))
 	refused(t, client.Ask(ctx, "/attention", map[string]any{"X": q, "heads": 1 << 53}, nil), 422, "heads must be")
 	var ragged Tensor
 	for _, text := range []string{`[[1, 2], [3]]`, `[[1, 2], [3], [4, 5, 6]]`, `[[1], 2]`, `[1, [2]]`, `["1"]`, `{}`, `true`} {

@@ -239,6 +239,7 @@ function failed(reply) {
   const odd = { title: 'The answer cannot be read', detail: reply.failure, again: true };
   const found = reply.unreachable ? lost : reply.failure ? odd : reply.problem;
   problem.show(found);
+  $('took').textContent = '';
   return found.title;
 }
 

@@ -182,13 +182,14 @@ export function titleOf(id, summary) {
 const FORBIDS = ['mask', 'bias', 'causal', 'window', 'key_padding', 'lengths', 'sequences', 'sequence_offsets', 'alibi', 'alibi_slopes', 'decay'];
 
 // Returns what leads to a matrix of the flow, in a word. d: the columns of Q.
-export function opOf(id, { options, shapes }, head, d) {
+export function opOf(id, { path, options, shapes }, head, d) {
   if (id === 'scaled_scores') {
     const scale = ofHead(options.scale, head);
     const cap = options.softcap > 0 ? `, capped at ${options.softcap}` : '';
     return (typeof scale === 'number' ? `× ${formatNumber(scale, 4)}` : `÷ √${d ?? 'd'}`) + cap;
   }
-  if (id === 'masked_scores') return FORBIDS.some((key) => options[key] || shapes[key]) ? 'mask' : 'no mask';
+  // The page does not know the rules of a stored layer, whose answer has no path.
+  if (id === 'masked_scores') return !path || FORBIDS.some((key) => options[key] || shapes[key]) ? 'mask' : 'no mask';
   if (id !== 'weights') return '';
   if (options.update) return '';
   return { none: '', sigmoid: 'sigmoid', stick_breaking: 'stick' }[options.normalization] ?? 'softmax';

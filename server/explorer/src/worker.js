@@ -177,13 +177,14 @@ function understood(answer, summary, body) {
 
 const aside = (asked) => asked.catch(() => null);
 
-// Returns what a problem document says. The answer may come from a proxy and may not be JSON.
 // What the names of statuses of HTTP mean here.
 const MEANT = {
   'Bad Request': 'The request cannot be read',
   'Content Too Large': 'The request is too large',
   'Unprocessable Content': 'The request does not fit together',
 };
+
+// Returns what a problem document says. The answer may come from a proxy and may not be JSON.
 const problemOf = (response, text) => {
   const problem = { title: `HTTP ${response.status}`, detail: response.statusText, ...Object(parse(text)) };
   return { ...problem, title: MEANT[problem.title] ?? problem.title };

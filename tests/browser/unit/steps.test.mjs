@@ -11,5 +11,6 @@ test('the step to the masked scores says if nothing is masked', () => {
     [{}, { mask: [4, 4] }, 'mask'],
     [{ causal: false, softcap: 3 }, { Q: [4, 3] }, 'no mask'],
   ])
-    assert.equal(opOf('masked_scores', { options, shapes }, 0, 3), word);
+    assert.equal(opOf('masked_scores', { path: '/attention', options, shapes }, 0, 3), word);
+  assert.equal(opOf('masked_scores', { options: {}, shapes: {} }, 0, 3), 'mask'); // of a stored layer
 });

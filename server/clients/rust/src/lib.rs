@@ -1,5 +1,5 @@
-//! A client over http, and not https, of attentiond, the service that computes attention. It needs Rust 1.63 or later, and no
-//! crate. For https, run a proxy such as stunnel or HAProxy beside your program.
+//! A client of attentiond, the service that computes attention. It speaks http, and not https. It needs Rust 1.63 or later, and
+//! no crate. For https, run a proxy such as stunnel or HAProxy beside your program.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -381,7 +381,7 @@ fn dechunk(bytes: &[u8], at: &mut usize, body: &mut Vec<u8>) -> Option<bool> {
 fn checked(value: &Value) -> Result<(), Error> {
     match value {
         Value::Number(number) if number.is_nan() || *number == f64::INFINITY => {
-            let detail = "a number of the request is NaN, infinite or an integer beyond 2^53, which JSON does not have".into();
+            let detail = "a number of the request is NaN, infinite or an integer beyond 2^53, which the service cannot read".into();
             Err(Error { detail, ..Error::default() })
         }
         Value::List(list) => list.iter().try_for_each(checked),

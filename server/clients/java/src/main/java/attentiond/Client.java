@@ -405,7 +405,7 @@ public final class Client {
             } else if (value instanceof Number number && !Double.isFinite(number.doubleValue())) {
                 if (number.doubleValue() != Double.NEGATIVE_INFINITY) throw new IllegalArgumentException(value + " has no form in JSON");
                 text.append("null");
-            } else if (value instanceof Long whole && (whole > EXACT || whole < -EXACT) || value instanceof BigInteger large && large.bitLength() > 53) {
+            } else if (value instanceof Long whole && (whole > EXACT || whole < -EXACT) || value instanceof BigInteger large && large.abs().compareTo(BigInteger.valueOf(EXACT)) > 0) {
                 throw new IllegalArgumentException(value + " is an integer beyond 2^53, which loses digits in JSON");
             } else if (value == null || value instanceof Number || value instanceof Boolean) {
                 text.append(value);

@@ -180,6 +180,7 @@ final class ClientTest {
         for (Object beyond : List.of((1L << 53) + 1, BigInteger.TWO.pow(53).add(BigInteger.ONE), new Tensor(new long[] {(1L << 53) + 1}, 1)))
             wrong("9007199254740993 is an integer beyond 2^53", () -> CLIENT.ask("/attention", given("past_length", beyond)));
         refused(422, "heads must be", () -> CLIENT.ask("/attention", given("heads", 1L << 53)));
+        refused(422, "heads must be", () -> CLIENT.ask("/attention", given("heads", BigInteger.TWO.pow(53))));
         check(float64(V).toString().equals("[5, 2] " + V[0][0] + " " + V[0][1] + " " + V[1][0] + " " + V[1][1] + " " + V[2][0] + " " + V[2][1]
             + " " + V[3][0] + " " + V[3][1] + " ..."), float64(V));
         wrong("does not fit the shape [2, 3]", () -> new Tensor(new float[1], 2, 3));
