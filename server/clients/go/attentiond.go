@@ -217,13 +217,19 @@ func (c *Client) sendOnce(ctx context.Context, path, kind, accept string, body [
 
 // exact refuses integers beyond 2^53. The service reads numbers of JSON as float64, so they would lose digits.
 func exact(value reflect.Value) error {
-	if value.IsValid() && value.CanInterface() && value.Type() != reflect.TypeOf(Tensor{}) {
-		if _, own := value.Interface().(json.Marshaler); own { // such as time.Time
+	switch value.Kind() {
+	case reflect.Invalid: // nil
+		return nil
+	case reflect.Interface:
+		return exact(value.Elem())
+	default:
+		_, own := value.Interface().(json.Marshaler) // such as time.Time
+		if own && value.Type() != reflect.TypeOf(Tensor{}) && value.Type() != reflect.TypeOf(&Tensor{}) {
 			return nil
 		}
 	}
 	switch value.Kind() {
-	case reflect.Interface, reflect.Pointer:
+	case reflect.Pointer:
 		return exact(value.Elem())
 	case reflect.Map:
 		for _, key := range value.MapKeys() {

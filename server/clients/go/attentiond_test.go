@@ -243,7 +243,7 @@ func TestErrors(t *testing.T) {
 	}
 	_, err = client.Tensors(ctx, "/attention", questions, map[string]any{"scale": math.NaN()})
 	refused(t, err, 0, "NaN")
-	for _, beyond := range []any{1<<53 + 1, int64(-1<<53 - 1), uint64(1<<53 + 1), Tensor{[]int{1}, []int64{1<<53 + 1}}, [][]int{{1<<53 + 1}}} {
+	for _, beyond := range []any{1<<53 + 1, int64(-1<<53 - 1), uint64(1<<53 + 1), Tensor{[]int{1}, []int64{1<<53 + 1}}, &Tensor{[]int{1}, []int64{1<<53 + 1}}, [][]int{{1<<53 + 1}}} {
 		refused(t, client.Ask(ctx, "/attention", map[string]any{"Q": q, "past_length": beyond}, nil), 0, "9007199254740993 is an integer beyond 2^53")
 	}
 	hidden := struct {
