@@ -301,7 +301,7 @@ $(Q)cd build/dist && rm -f SHA256SUMS* && ls | grep -F -e '$(VERSION)' -e '$(sub
 $(if $(SIGNING_KEY),$(Q)ssh-keygen -q -Y sign -n attentiond -f $(SIGNING_KEY) build/dist/SHA256SUMS)
 endef
 
-# What git does not know is not packed.
+# `make dist` packs only what git knows.
 DIST := attentiond-$(VERSION)
 dist: ## Pack the last commit and the clients for a release: build/dist/ gets the archives and SHA256SUMS
 	@test -z '$(PACKED)' || { echo "make dist: this tree came from an archive; dist needs the git repository" >&2; exit 1; }
@@ -315,10 +315,10 @@ dist: ## Pack the last commit and the clients for a release: build/dist/ gets th
 	$(Q)SOURCE_DATE_EPOCH="$(SOURCE_DATE_EPOCH)" server/clients/pack.py build/dist
 	$(sums)
 
-# Both have the files of the image, and a starter that needs nothing of the system.
+# The bundle and the wheel have the files of the image, and a starter that needs nothing of the system.
 BUNDLE = $(DIST)-linux-$(firstword $(subst -, ,$(MACHINE)))
 .PHONY: bundle wheel pack-bundle pack-wheel
-# With -j, the goals that share build/dist/ follow each other.
+# Goals that share build/dist/ follow each other, also with -j.
 wheel: | $(filter bundle,$(MAKECMDGOALS))
 bundle wheel: | $(filter dist,$(MAKECMDGOALS))
 dist bundle wheel: | $(filter clean,$(MAKECMDGOALS))

@@ -178,7 +178,7 @@ export function titleOf(id, summary) {
   return SHORT[id] ?? id;
 }
 
-// What may add to a score or forbid it.
+// The keys of requests that may add to a score or forbid it.
 const FORBIDS = ['mask', 'bias', 'causal', 'window', 'key_padding', 'lengths', 'sequences', 'sequence_offsets', 'alibi', 'alibi_slopes', 'decay'];
 
 // Returns what leads to a matrix of the flow, in a word. d: the columns of Q.

@@ -177,7 +177,7 @@ function understood(answer, summary, body) {
 
 const aside = (asked) => asked.catch(() => null);
 
-// What the names of statuses of HTTP mean here.
+// The headings that users read in place of the names of statuses of HTTP.
 const MEANT = {
   'Bad Request': 'The request cannot be read',
   'Content Too Large': 'The request is too large',
