@@ -14,9 +14,17 @@ while [ $# -gt 0 ]; do
     shift
 done
 case $port$address in '' | 0* | *[!0-9]*) exit 0 ;; esac
-# /proc has numbers in hexadecimal; the state 0A is that of a socket that listens.
-cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk -v end="$(printf ':%04X' "$port")" '
-    $4 == "0A" && $2 ~ "^(0+|(0+FFFF0000)?0100007F)" end "$" { taken = 1 }
-    END { exit !taken }' || exit 0
+# /proc has numbers in hexadecimal; the state 0A is that of a socket that listens. It does not tell whether one on ::
+# leaves IPv4 to others (IPV6_V6ONLY). If it does, the kernel refuses a connection by IPv4.
+listens=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk -v end="$(printf ':%04X' "$port")" '
+    $4 == "0A" && $2 ~ "^(0+FFFF0000)?(00000000|0100007F)" end "$" { ipv4 = 1 }
+    $4 == "0A" && $2 ~ "^0+" end "$" { any = 1 }
+    END { print ipv4 ? "at IPv4" : any ? "at ::" : "" }')
+[ -n "$listens" ] || exit 0
+if [ "$listens" = "at ::" ]; then
+    status=0
+    timeout 2 bash -c ": </dev/tcp/127.0.0.1/$port" 2>/dev/null || status=$?
+    [ $status != 1 ] || exit 0
+fi
 echo "Port $port is taken. Another one: make run ARGS=\"--port $((port + 1))\"" >&2
 exit 1

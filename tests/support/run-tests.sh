@@ -161,6 +161,7 @@ begin_short "Grafana's dashboard against the metrics" \
     /usr/bin/python3 tests/support/check-dashboard.py docker/grafana-dashboard.json --daemon "$folder/attentiond"
 begin_short "the page /docs and llms.txt against openapi.yaml" /usr/bin/python3 server/explorer/docs.py --check
 begin_short "the options in the documents" /usr/bin/python3 tests/api/check_options.py --daemon "$folder/attentiond"
+begin_short "whether a port is taken" /usr/bin/python3 tests/api/check_port.py
 begin_short "the names of other libraries" /usr/bin/python3 tests/api/check_libraries.py --daemon "$folder/attentiond"
 begin_short "the trained model" /usr/bin/python3 tests/models/check_story.py --daemon "$folder/attentiond"
 # A program that uses the library is linked without a sanitizer.
