@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/big"
 	"net/http"
 	"reflect"
 	"sort"
@@ -64,10 +65,7 @@ func (c *Client) Ask(ctx context.Context, path string, request, answer any) erro
 	var body []byte
 	if request != nil {
 		var err error
-		if body, err = json.Marshal(request); err == nil { // this finds pointers that lead to themselves
-			err = exact(reflect.ValueOf(request))
-		}
-		if err != nil {
+		if body, err = encode(request); err != nil {
 			return unsent(err)
 		}
 		body = optionsFirst(body)
@@ -215,6 +213,15 @@ func (c *Client) sendOnce(ctx context.Context, path, kind, accept string, body [
 	return nil, time.Duration(seconds) * time.Second, refusal
 }
 
+// encode returns a value in JSON, whose integers are exact.
+func encode(value any) ([]byte, error) {
+	text, err := json.Marshal(value) // this finds pointers that lead to themselves
+	if err != nil {
+		return nil, err
+	}
+	return text, exact(reflect.ValueOf(value))
+}
+
 // exact refuses integers beyond 2^53. The service reads numbers of JSON as float64, so they would lose digits.
 func exact(value reflect.Value) error {
 	switch value.Kind() {
@@ -262,6 +269,13 @@ func exact(value reflect.Value) error {
 	case reflect.Uint, reflect.Uint64:
 		if x := value.Uint(); x > 1<<53 {
 			return fmt.Errorf("%d is an integer beyond 2^53, which loses digits in JSON", x)
+		}
+	case reflect.String:
+		if number, own := value.Interface().(json.Number); own {
+			x, whole := new(big.Int).SetString(number.String(), 10)
+			if whole && x.CmpAbs(big.NewInt(1<<53)) > 0 {
+				return fmt.Errorf("%d is an integer beyond 2^53, which loses digits in JSON", x)
+			}
 		}
 	}
 	return nil
@@ -440,7 +454,7 @@ func pack(tensors map[string]Tensor, options map[string]any) ([]byte, error) {
 		head[name] = described{dtype, append([]int{}, tensor.Shape...), []int{begin, numbers.Len()}}
 	}
 	for name, value := range options {
-		text, err := json.Marshal(value)
+		text, err := encode(value)
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ package attentiond
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"net/http"
@@ -243,8 +244,10 @@ func TestErrors(t *testing.T) {
 	}
 	_, err = client.Tensors(ctx, "/attention", questions, map[string]any{"scale": math.NaN()})
 	refused(t, err, 0, "NaN")
-	for _, beyond := range []any{1<<53 + 1, int64(-1<<53 - 1), uint64(1<<53 + 1), Tensor{[]int{1}, []int64{1<<53 + 1}}, &Tensor{[]int{1}, []int64{1<<53 + 1}}, [][]int{{1<<53 + 1}}} {
+	for _, beyond := range []any{1<<53 + 1, int64(-1<<53 - 1), uint64(1<<53 + 1), Tensor{[]int{1}, []int64{1<<53 + 1}}, &Tensor{[]int{1}, []int64{1<<53 + 1}}, [][]int{{1<<53 + 1}}, json.Number("9007199254740993")} {
 		refused(t, client.Ask(ctx, "/attention", map[string]any{"Q": q, "past_length": beyond}, nil), 0, "9007199254740993 is an integer beyond 2^53")
+		_, err = client.Tensors(ctx, "/attention", questions, map[string]any{"past_length": beyond})
+		refused(t, err, 0, "9007199254740993 is an integer beyond 2^53")
 	}
 	hidden := struct {
 		X       [][]float64
@@ -254,6 +257,9 @@ func TestErrors(t *testing.T) {
 	}{q, 1<<53 + 1, 1<<53 + 1, time.Now()}
 	_ = hidden.private
 	check(t, client.Ask(ctx, "/attention", hidden, &struct{}{}))
+	for _, number := range []json.Number{"0.9007199254740993", "9007199254740992e-16", ""} { // "" is 0
+		check(t, client.Ask(ctx, "/attention", map[string]any{"X": q, "scale": number}, &struct{}{}))
+	}
 	check(t, (&Client{BaseURL: os.Getenv("ATTENTIOND_URL"), MaxAnswer: math.MaxInt64}).Ask(ctx, "/version", nil, &struct{}{}))
 	refused(t, client.Ask(ctx, "/attention", map[string]any{"X": q, "heads": 1 << 53}, nil), 422, "heads must be")
 	var ragged Tensor
