@@ -9,12 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* make-bundle.sh defines the paths of the loader and of the libraries in `root`. */
 #if !defined LOADER || !defined LIBRARIES
 #error "make-bundle.sh compiles this file"
 #endif
+
+/* The system's libraries for every program. The loader reads this file, too, and no option of the
+ * loader prevents that. */
+#define PRELOAD "/etc/ld.so.preload"
 
 static void fail(const char *what, const char *which) {
     fprintf(stderr, "attentiond: %s %s: %s\n", what, which, strerror(errno));
@@ -49,6 +55,55 @@ static char *in_root(const char *folder, const char *file) {
     return path;
 }
 
+/* Runs a program in a child, and puts the last line that it prints into `said`. Returns how it
+ * ended, or 0 if that is not known. */
+static int try_run(char *const words[], char *said, int size) {
+    int ends[2], status = 0;
+    if (pipe(ends) != 0) {
+        return 0;
+    }
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        execv(words[0], words);
+        _exit(0); /* main() gets the same error */
+    }
+    close(ends[1]);
+    FILE *prints = fdopen(ends[0], "r");
+    if (prints == NULL) {
+        close(ends[0]);
+    } else {
+        while (fgets(said, size, prints) != NULL) {
+        }
+        fclose(prints);
+    }
+    said[strcspn(said, "\n")] = '\0';
+    return child > 0 && waitpid(child, &status, 0) == child ? status : 0;
+}
+
+/* A library that the system preloads belongs to another C library, so the loader may refuse it with
+ * an error that names neither this file nor the reason. `first` is how the daemon is started. */
+static void check_preload(char *const first[], size_t count) {
+    struct stat file;
+    char said[1024] = "", *words[16] = {NULL};
+    if (stat(PRELOAD, &file) != 0 || file.st_size == 0) {
+        return;
+    }
+    memcpy(words, first, count * sizeof *words);
+    words[count] = "--version";
+    const int status = try_run(words, said, sizeof said);
+    if (WIFSIGNALED(status) || WEXITSTATUS(status) == 127) { /* the status of the loader */
+        fprintf(stderr,
+                "attentiond: it cannot run with a library that this system loads into every "
+                "program (" PRELOAD "): %s\n",
+                said);
+        exit(1);
+    }
+}
+
 int main(int argc, char *argv[]) {
     static char folder[PATH_MAX];
     find_folder(folder);
@@ -68,6 +123,7 @@ int main(int argc, char *argv[]) {
     unsetenv("LD_AUDIT");
     unsetenv("LD_LIBRARY_PATH");
     unsetenv("LD_PRELOAD");
+    check_preload(first, count);
     execv(first[0], words);
     fail("cannot run", first[0]);
 }

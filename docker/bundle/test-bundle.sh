@@ -100,6 +100,16 @@ cp -L /lib/ld-musl-*.so.1 "$work/musl/lib/"
 cp /bin/busybox "$work/musl/bin/"
 "$work/musl/bin/busybox" --install -s "$work/musl/bin"
 start_in "musl and busybox" "$work/musl"
+# A library that the system preloads lacks what it needs, or is not there at all.
+root=$work/empty
+mkdir "$root/etc" "$root/lib"
+cp -L /usr/lib/*-linux-gnu/libcurl.so.4 "$root/lib"
+echo /lib/libcurl.so.4 >"$root/etc/ld.so.preload"
+refused "a broken preload" 'every program \(/etc/ld\.so\.preload\): .*error while loading shared libraries' \
+    chroot --userspec=65534:65534 "$root" "/opt/$name/attentiond" --port 0
+echo /lib/none.so >"$root/etc/ld.so.preload"
+start "a preload that is missing" chroot --userspec=65534:65534 "$root" "/opt/$name/attentiond"
+stop
 for suite in ${SUITES:-}; do
     docker/packages.sh base-image
     mmdebstrap --quiet --variant=minbase "$suite" "$work/$suite" >"$work/log" 2>&1 || fail "no root of $suite"
