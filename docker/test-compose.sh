@@ -1,9 +1,10 @@
 #!/bin/bash
 # test-compose.sh runs all commands of docker/README.md in a copy of the tree, and checks what the page says. The fleet
 # of compose.yaml answers every notebook through TLS and HTTP/2. It loses no request while one replica is killed, and
-# while all are replaced by a new version and by the one before, also if the new one does not start. Podman is used if
-# Docker's daemon does not answer. Images that no registry gives are made of Debian packages, except Grafana's, which is
-# then left out.
+# while all are replaced by a new version that does not start. A fleet of the version before (its sources come from git)
+# loses none while it gets this version and goes back, and both answer the notebooks alike. Podman is used if Docker's
+# daemon does not answer. Images that no registry gives are made of Debian packages, except Grafana's, which is then left
+# out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,6 +39,36 @@ from_debian() { # IMAGE LINE...: makes the image of Debian packages, unless the 
     say "no registry: making $1 of Debian's package"
     printf '%s\n' "FROM $base" 'ENV DEBIAN_FRONTEND=noninteractive' "${@:2}" |
         engine build -q "${build_flags[@]}" -t "$1" - >"$work/build" 2>&1 ||
+        { cat "$work/build" >&2; fail "the build of $1 fails"; }
+}
+
+# get_before FOLDER: puts the sources of the version before this one there: those of the newest tag of a version behind
+# HEAD or, without tags, those of the newest commit that CHANGELOG.md names. Without this commit they are those of this
+# tree, and only a label makes another image of them.
+get_before() {
+    local commit
+    commit=$(git -c versionsort.suffix=- tag --merged HEAD --no-contains HEAD --sort=-v:refname -l 'v[0-9]*' \
+        2>/dev/null | head -n 1) || true
+    # shellcheck disable=SC2016  # the commit stands between backticks
+    [ -n "$commit" ] || commit=$(sed -n 's/.*commit `\([0-9a-f]\{40\}\)`.*/\1/p' CHANGELOG.md | head -n 1)
+    mkdir "$1"
+    if git ls-files --error-unmatch docker/test-compose.sh >/dev/null 2>&1 &&
+        git cat-file -e "$commit^{commit}" 2>/dev/null; then
+        git archive "$commit" | tar -xC "$1"
+        say "the version before is $(version_of "$1"), $commit"
+    else
+        say "the upgrade from another version is left out: these sources have no history with ${commit:-a version}"
+        cp -r "$work/tree/." "$1"
+        echo 'LABEL version=before' >>"$1/docker/Dockerfile"
+    fi
+}
+
+version_of() { # FOLDER: prints the version of the sources there
+    sed -n 's/^#define ATTN_VERSION  *"\(.*\)"/\1/p' "$1/lib/include/attention.h"
+}
+
+build() { # FOLDER: builds the image attentiond of the sources there
+    (use_engine && cd "$1/docker" && docker compose build) >"$work/build" 2>&1 ||
         { cat "$work/build" >&2; fail "the build of $1 fails"; }
 }
 
@@ -88,8 +119,10 @@ X
         [ "$(id -u)" != 0 ] || namespace=(unshare -m -n -p --fork --kill-child --mount-proc --propagation private)
     fi
     cp docker/test-compose.sh "$work/tree/docker"
-    (cd "$work/tree" && use_engine && cd docker && docker compose build) >"$work/build" 2>&1 ||
-        { cat "$work/build" >&2; fail "the build fails"; }
+    get_before "$work/before"
+    build "$work/before"
+    engine tag attentiond attentiond:last
+    build "$work/tree"
     "${namespace[@]}" "$work/tree/docker/test-compose.sh" fleet
 }
 
@@ -117,9 +150,10 @@ wait_for() { # COUNT: waits until this number of replicas has passed HAProxy's c
 start_load() {
     local client
     touch "$work/load"
+    cp docker/secrets/certificate.pem "$work"
     for client in 1 2 3 4; do
         while [ -e "$work/load" ]; do
-            curl -s -m 30 --rate 25/s --cacert docker/secrets/certificate.pem -w 'status %{http_code}\n' "$@" \
+            curl -s -m 30 --rate 25/s --cacert "$work/certificate.pem" -w 'status %{http_code}\n' "$@" \
                 -d '{"X": [[1, 2], [3, 4]], "digits": 3}' "$edge/attention#[1-20]" || true
         done >"$work/answers.$client" &
     done
@@ -135,14 +169,14 @@ end_load() { # NAME
     [ "$sent" = "$right" ] || { cat "$work"/answers.? | sort | uniq -c >&2; fail "a request got no right answer"; }
 }
 
-replace_all() { # NAME [OPTION...]
+replace_all() {
     local old
     old=$(replicas | sort)
-    start_load "${@:2}"
     run_page 'A new version without a lost request' 2
-    end_load "$1"
     [ -z "$(comm -12 <(echo "$old") <(replicas | sort))" ] || fail "a replica was not replaced"
 }
+
+image() { docker image inspect --format '{{.Id}}' "$1" | sed s/^sha256://; } # NAME: prints its id
 
 has_image() { # CONTAINER IMAGE
     [ "$(docker inspect --format '{{.Image}}' "$1" | sed s/^sha256://)" = "$2" ]
@@ -153,6 +187,44 @@ have_image() { # IMAGE: fails unless every replica runs it
     for one in $(replicas); do
         has_image "$one" "$1" || fail "a replica has another image"
     done
+}
+
+try_notebooks() { # [OPTION...]
+    python3 docker/try-notebooks.py $edge "$@" --http2 --cacert docker/secrets/certificate.pem || fail "wrong answers"
+}
+
+# upgrade: a fleet is started with the image and the files of the version before. It gets this version and goes back.
+upgrade() {
+    local old new answers=$work/answers-before
+    old=$(image attentiond:last)
+    new=$(image attentiond)
+    # The page stays this one, and whoever gets new sources keeps the secrets.
+    mv docker "$work/docker"
+    cp -r "$work/before/docker" .
+    cp "$work/docker/README.md" docker
+    docker tag attentiond:last attentiond
+    run_page 'A fleet of three'
+    wait_for 3
+    have_image "$old"
+    cp "$work/docker/try-notebooks.py" docker
+    try_notebooks --requests "$work/before/tests/notebooks" --write "$answers"
+    start_load
+    rm -rf "$work/docker/secrets"
+    mv docker/secrets "$work/docker"
+    mv docker "$work/docker-before"
+    mv "$work/docker" .
+    run_page 'A new version without a lost request' 1
+    [ "$(image attentiond)" = "$new" ] || fail "the same sources give another image"
+    replace_all
+    have_image "$new"
+    try_notebooks --requests "$work/before/tests/notebooks" --compare "$answers"
+    run_page 'Back to the version before'
+    replace_all
+    have_image "$old"
+    try_notebooks --requests "$work/before/tests/notebooks" --compare "$answers"
+    end_load "from $(version_of "$work/before") to $(version_of .) and back"
+    remove_fleet
+    docker tag "$new" attentiond
 }
 
 ready_after() { # CONTAINER: prints the milliseconds from the start of its process until the daemon was ready
@@ -219,7 +291,7 @@ remove_fleet() { # also that of a test that was killed
 }
 
 fleet() {
-    local victim pid one key before new loop
+    local victim pid one key before loop
     edge=https://localhost:8443
     trap remove_fleet EXIT
     trap 'say "line $LINENO: a command fails" >&2' ERR
@@ -237,7 +309,7 @@ fleet() {
     wait_for 3
     say "$(($(date +%s%3N) - started)) ms from the start of this test to a fleet of three; ms from the engine's" \
         "making each replica's process until it was ready: $(for one in $(replicas); do ready_after "$one"; done)"
-    python3 docker/try-notebooks.py $edge --http2 --cacert docker/secrets/certificate.pem || fail "wrong answers"
+    try_notebooks
     [ "$(curl -s -o /dev/null -w '%{http_version}' --cacert docker/secrets/certificate.pem $edge/version)" = 2 ] ||
         fail "a client with HTTP/2 gets another version"
     curl -s http://127.0.0.1:8404/metrics >"$work/metrics"
@@ -255,18 +327,12 @@ fleet() {
     wait_for 3
     end_load "one replica is killed"
 
-    before=$(docker image inspect --format '{{.Id}}' attentiond)
+    remove_fleet
+    upgrade
+    run_page 'A fleet of three'
+    wait_for 3
+    before=$(image attentiond)
     cp docker/Dockerfile "$work"
-    echo 'LABEL version=new' >>docker/Dockerfile
-    run_page 'A new version without a lost request' 1
-    replace_all "all replicas get a new version"
-    new=$(docker image inspect --format '{{.Id}}' attentiond)
-    [ "$before" != "$new" ] || fail "the new version has the image of the one before"
-    have_image "${new#sha256:}"
-    run_page 'Back to the version before'
-    replace_all "all replicas get the version before"
-    have_image "${before#sha256:}"
-
     echo 'CMD ["--port", "9000"]' >>docker/Dockerfile # No check finds it.
     run_page 'A new version without a lost request' 1
     start_load
@@ -275,24 +341,24 @@ fleet() {
     loop=${loop/docker compose up/sleep 2; docker compose up}
     loop=${loop/sleep 1/sleep 0.01}
     (cd docker && timeout 40 bash -ec "$loop") >"$work/said" 2>&1 || true
-    [ "$(for one in $(replicas); do has_image "$one" "${before#sha256:}" && echo old; done | wc -l)" = 2 ] ||
-        { cat "$work/said" >&2; fail "the loop does not stay at a replica that does not start"; }
-    [ "$(for one in $(replicas); do has_image "$one" "${before#sha256:}" && echo old; done | wc -l)" = 2 ] ||
+    [ "$(for one in $(replicas); do has_image "$one" "$before" && echo old; done | wc -l)" = 2 ] ||
         { cat "$work/said" >&2; fail "the loop does not stay at a replica that does not start"; }
     run_page 'Back to the version before'
     for one in $(docker ps -aq -f label=attentiond=replica); do
-        has_image "$one" "${before#sha256:}" || docker rm -f "$one" >"$work/said" 2>&1
+        has_image "$one" "$before" || docker rm -f "$one" >"$work/said" 2>&1
     done
     (cd docker && docker compose up -d --no-recreate) >"$work/said" 2>&1
     wait_for 3
     end_load "a version that does not start is taken back"
     cp "$work/Dockerfile" docker
-    have_image "${before#sha256:}"
+    have_image "$before"
 
     start_metrics
     run_page 'API keys' 1
     key=$(cat docker/secrets/keys.txt)
-    replace_all "all replicas get keys" -H "Authorization: Bearer $key"
+    start_load -H "Authorization: Bearer $key"
+    replace_all
+    end_load "all replicas get keys"
     [ "$(status)" = 401 ] || fail "a request without a key gets $(status)"
     start_metrics
     run_page 'API keys' 2

@@ -379,5 +379,5 @@ test-dist: ## Pack a release twice; build, check and run the archive without git
 	@tests/support/test-dist.sh
 
 .PHONY: test-compose
-test-compose: ## Run all commands of docker/README.md: a fleet loses no request while its replicas are replaced
+test-compose: ## Run all commands of docker/README.md: a fleet loses no request while it is upgraded and goes back
 	@docker/test-compose.sh
