@@ -50,7 +50,7 @@ extern "C" {
 #define ATTN_VERSION_MAJOR 1
 #define ATTN_VERSION_MINOR 0
 #define ATTN_VERSION_PATCH 0
-#define ATTN_VERSION       "1.0.0-rc.1"
+#define ATTN_VERSION       "1.0.0-rc.2"
 
 /* -------------------------------------------------------------------------------------- errors */
 

@@ -20,7 +20,7 @@ try:
 except ImportError:
     numpy = None
 
-__version__ = "1.0.0rc1"
+__version__ = "1.0.0rc2"
 TRIES = 5
 LONGEST_WAIT = 30  # seconds between two tries, whatever the service says
 EXACT = 2 ** 53  # the service reads numbers of JSON as float64, which has no larger integers with all digits
