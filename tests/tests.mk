@@ -332,7 +332,7 @@ tidy-server/api/pages/assets.c: $(ASSETS)
 tidy-lib/%:    FOLDER_FLAGS = $(LIB_FLAGS)
 tidy-server/%: FOLDER_FLAGS = $(SERVER_FLAGS)
 tidy-tests/%:  FOLDER_FLAGS = $(BENCH_FLAGS)
-tidy-docker/%: FOLDER_FLAGS = -DLOADER='"/loader"' -DLIBRARIES='"/libraries"'
+tidy-docker/%: FOLDER_FLAGS = -DLOADER='"/loader"' -DLIBRARIES='"/libraries"' -DNAMES='"library"'
 # A file that clang-tidy accepted is not read again, unless it, one of its headers, the flags, the rules or clang-tidy changes.
 # TIDY_SEEN has an empty file for each accepted one. Its name is the sum of all these.
 TIDY_SEEN ?= build/tidy

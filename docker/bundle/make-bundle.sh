@@ -15,9 +15,10 @@ docker/rootfs.sh "$program" "$bundle/root"
 
 loader=$(readelf -lW "$program" | sed -n 's/.*interpreter: \(.*\)]/\1/p')
 libraries=$(cd "$bundle/root" && echo lib/*-linux-gnu)
+names=$(cd "$bundle/root/$libraries" && printf '"%s",' *.so.*)
 # shellcheck disable=SC2086  # $CC may have options
 $CC -std=c17 -O2 -Wall -Wextra -Wpedantic -Werror -DLOADER="\"$loader\"" \
-    -DLIBRARIES="\"/$libraries\"" -static -s -o "$bundle/attentiond" docker/bundle/start.c
+    -DLIBRARIES="\"/$libraries\"" -DNAMES="$names" -static -s -o "$bundle/attentiond" docker/bundle/start.c
 find "$bundle" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --format=ustar \
     -C build/bundle -cf - "$name" | gzip -9n >"build/dist/$name.tar.gz"

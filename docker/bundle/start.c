@@ -13,8 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* make-bundle.sh defines the paths of the loader and of the libraries in `root`. */
-#if !defined LOADER || !defined LIBRARIES
+/* make-bundle.sh defines the paths of the loader and of the libraries' folder in `root`, and the
+ * names of the libraries. */
+#if !defined LOADER || !defined LIBRARIES || !defined NAMES
 #error "make-bundle.sh compiles this file"
 #endif
 
@@ -53,6 +54,18 @@ static char *in_root(const char *folder, const char *file) {
     }
     snprintf(path, size, "%s/root%s", folder, file);
     return path;
+}
+
+/* The loader would take a library that is not here from the folders of the system. */
+static void check_libraries(const char *libraries) {
+    static const char *const names[] = {NAMES};
+    char path[PATH_MAX];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", libraries, names[i]);
+        if (access(path, R_OK) != 0) {
+            fail("cannot run without", path);
+        }
+    }
 }
 
 /* Runs a program in a child, and puts the last line that it prints into `said`. Returns how it
@@ -107,8 +120,13 @@ static void check_preload(char *const first[], size_t count) {
 int main(int argc, char *argv[]) {
     static char folder[PATH_MAX];
     find_folder(folder);
-    char *first[] = {in_root(folder, LOADER),       "--inhibit-cache", "--library-path",
-                     in_root(folder, LIBRARIES),    "--argv0",         "attentiond",
+    char *libraries = in_root(folder, LIBRARIES);
+    char *first[] = {in_root(folder, LOADER),
+                     "--inhibit-cache",
+                     "--library-path",
+                     libraries,
+                     "--argv0",
+                     "attentiond",
                      in_root(folder, "/attentiond")};
     const size_t count = sizeof first / sizeof *first;
     char **words = calloc(count + (size_t)argc + 1, sizeof *words); /* the last stays NULL */
@@ -123,6 +141,7 @@ int main(int argc, char *argv[]) {
     unsetenv("LD_AUDIT");
     unsetenv("LD_LIBRARY_PATH");
     unsetenv("LD_PRELOAD");
+    check_libraries(libraries);
     check_preload(first, count);
     execv(first[0], words);
     fail("cannot run", first[0]);

@@ -82,6 +82,11 @@ refused "a colon in the path" 'may not have :' "${as_user[@]}" "$work/a:b/$name/
 mkdir "$work/broken"
 cp "$here" "$work/broken"
 refused "a starter alone" 'cannot run .*: No such file' "${as_user[@]}" "$work/broken/attentiond"
+# The system has this library, too.
+unpack "$work/lacking"
+rm "$work/lacking/$name/root/lib"/*/libz.so.1
+refused "a missing library" 'cannot run without .*/libz\.so\.1: No such file' \
+    "${as_user[@]}" "$work/lacking/$name/attentiond" --port 0
 mkdir "$work/full"
 mount -t tmpfs -o size=4k none "$work/full"
 start "a full /tmp" "${as_user[@]}" TMPDIR="$work/full" sh -c "head -c 1000000 /dev/zero >'$work/full/x' 2>/dev/null; exec '$here' \"\$@\"" sh
