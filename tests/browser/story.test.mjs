@@ -27,10 +27,10 @@ async function onModel(stored, does, options = {}) {
 for (const stored of [true, false]) {
   test(`the model repeats what it has read, and fails without its induction head, ${stored ? 'stored' : 'not stored'}`, () =>
     onModel(stored, async (page) => {
-      await type(page, 'Mia Snow sees the red bird . Otto Wood finds Mia');
+      await type(page, 'Mia Turner saw the bird . Otto Wilson found Mia');
       const { words, next, layers } = await story(page);
-      assert.deepEqual(words.slice(-2), ['finds', 'Mia']);
-      assert.equal(next[0].word, 'Snow');
+      assert.deepEqual(words.slice(-2), ['found', 'Mia']);
+      assert.equal(next[0].word, 'Turner');
       assert.ok(next[0].probability > 0.5, String(next[0].probability));
       assert.equal(layers.length, 2);
       // The last word looks at the one that came after it before: an induction head. The head of layer 0 looks at the word before.
@@ -44,25 +44,31 @@ for (const stored of [true, false]) {
       shown.forEach((row, i) => row.forEach((weight, j) => assert.ok(Math.abs(weight - at(layers[1][0], i, j)) < 1e-5)));
       await switchHead(page, '1.0');
       const without = await story(page);
-      const then = without.next.find(({ word }) => word === 'Snow')?.probability ?? 0;
+      const then = without.next.find(({ word }) => word === 'Turner')?.probability ?? 0;
       assert.ok(then < next[0].probability / 2, `${then} is not less than half of ${next[0].probability}`);
-      assert.match(await told(page), /With all heads it expects Snow .*; without head 0 of layer 1, Snow has/);
+      assert.match(await told(page), /With all heads and words it expects Turner .*; without the head “repeated names”, Turner has/);
       assert.ok(Object.values(without.layers[1][0].data).every((weight) => weight === 0));
       await switchHead(page, '1.0');
-      assert.equal((await story(page)).next[0].word, 'Snow');
+      assert.equal((await story(page)).next[0].word, 'Turner');
     }));
 }
 
 test('unknown words and words that are too many are said, and the layer of a head is shown as a flow', () =>
   onModel(true, async (page) => {
-    await type(page, 'Anna Hill meets Zorro . anna');
+    await type(page, 'Anna Smith met Zorro and Annna . anna');
     assert.match(await page.textContent('.story .note'), /leaves out “Zorro”/);
-    assert.deepEqual((await story(page)).words, ['Anna', 'Hill', 'meets', '.', 'Anna']);
+    assert.deepEqual((await story(page)).words, ['Anna', 'Smith', 'met', 'and', '.', 'Anna']);
+    // A near word takes the place of the unknown one, and of no other.
+    await answered(page, () => page.click('.story .note div:nth-child(2) button'));
+    assert.equal(await page.inputValue('#story-text'), 'Anna Smith met Zorro and Anna . anna');
+    assert.deepEqual((await story(page)).words, ['Anna', 'Smith', 'met', 'and', 'Anna', '.', 'Anna']);
+    await type(page, 'one two three four five six seven eight the');
+    assert.match(await page.textContent('.story .note'), /It does not know 2 more\./);
     await type(page, 'the old cat . '.repeat(20));
     assert.match(await page.textContent('.story .note'), /at most; the last \d+ are left out/);
     await page.fill('#story-text', 'Zorro');
     await page.waitForFunction(() => /Type words that it knows/.test(document.querySelector('.story .note').textContent));
-    await type(page, 'Anna Hill . Anna');
+    await type(page, 'Anna Smith . Anna');
     await answered(page, () => page.click('[data-story="0.0"]'));
     await page.click('[data-frame="flow"]');
     for (const id of ['X', 'W_Q', 'Q', 'q', 'k', 'scores', 'weights', 'v', 'mixed', 'joined', 'W_O', 'output']) {
@@ -75,7 +81,7 @@ test('unknown words and words that are too many are said, and the layer of a hea
 
 test('what is typed and edited is there again after another example', () =>
   onModel(true, async (page) => {
-    await type(page, 'the red bird sees Anna');
+    await type(page, 'the red bird saw Anna');
     await page.click('[data-frame="flow"]');
     await page.click('#drawer-open');
     await answered(page, () => page.fill('[data-option="scale"]', '0'));
@@ -83,7 +89,7 @@ test('what is typed and edited is there again after another example', () =>
       const computed = () =>
         document.querySelector('#status').dataset.state === 'done' && /"scale": 0/.test(window.explorer.result.request);
       await page.waitForFunction(computed);
-      assert.deepEqual((await story(page)).words, ['the', 'red', 'bird', 'sees', 'Anna'], place);
+      assert.deepEqual((await story(page)).words, ['the', 'red', 'bird', 'saw', 'Anna'], place);
       assert.equal(Math.round(1e6 * (await matrix(page, 'weights', 0))[4][0]), 200000, `${place}: all weights are equal`);
     };
     assert.ok(await page.isVisible('#no-link'), 'a request with all its matrices is too long for a link');
@@ -91,7 +97,7 @@ test('what is typed and edited is there again after another example', () =>
     await page.click('[data-example="model"]');
     await equal('after another example');
     await answered(page, () => page.click('#back'));
-    assert.deepEqual((await story(page)).words.slice(0, 2), ['Anna', 'Hill'], 'the button undoes the changes');
+    assert.deepEqual((await story(page)).words.slice(0, 2), ['Anna', 'Smith'], 'the button undoes the changes');
   }));
 
 test('the keys lead from the model to the other views and back', () =>
@@ -122,28 +128,74 @@ test('one word is chosen in all parts of the view: the lines, the words above an
     // What the note says of head 0 of layer 0: each name looks most at the word before it.
     const row = (i) => Object.values(layers[0][0].data).slice(i * words.length, (i + 1) * words.length);
     words.forEach((word, i) => i && /^[A-Z]/.test(word) && assert.equal(row(i).indexOf(Math.max(...row(i))), i - 1, word));
-    assert.deepEqual(await chosen(), { row: last, pressed: last, line: last, written: 'Ben → Stone: ' });
-    await page.click('[data-word="9"]');
-    await page.waitForFunction(() => document.querySelector('.story-lines .lines-queries [aria-pressed="true"]')?.dataset.query === '9');
+    assert.deepEqual(await chosen(), { row: last, pressed: last, line: last, written: 'Anna → Smith: ' });
+    await page.click('[data-word="13"]');
+    await page.waitForFunction(() => document.querySelector('.story-lines .lines-queries [aria-pressed="true"]')?.dataset.query === '13');
     const now = await chosen();
-    assert.deepEqual({ ...now, written: '' }, { row: 9, pressed: 9, line: 9, written: '' });
-    assert.match(now.written, /^Anna → /);
+    assert.deepEqual({ ...now, written: '' }, { row: 13, pressed: 13, line: 13, written: '' });
+    assert.match(now.written, /^she → /);
     await page.click('.story-lines [data-query="4"].lines-word');
     await page.waitForFunction(() => document.querySelectorAll('[data-word]')[4].ariaPressed === 'true');
-    assert.match((await chosen()).written, /^Stone → /);
+    assert.match((await chosen()).written, /^cross → /);
     // What the model expects belongs to the chosen word, and a click writes on from there.
-    assert.match(await told(page), /^After “Stone”, the model expects /);
+    assert.match(await told(page), /^After “cross”, the model expects /);
     const [{ word }] = (await story(page)).next;
     await answered(page, () => page.click('.story-next button'));
     assert.deepEqual((await story(page)).words, [...words.slice(0, 5), word]);
-    assert.equal(await page.inputValue('#story-text'), `Anna Hill meets Ben Stone ${word}`);
+    assert.equal(await page.inputValue('#story-text'), `Anna Smith did not cross ${word}`);
+  }));
+
+// What the words of each button show: the head, the word that is chosen, and what it looks at most.
+const SAMPLES = [
+  ['pronouns', 0, 1, 'it', ['animal', 'street']],
+  ['articles', 1, 2, 'the', ['dog', 'cat']],
+  ['repeated names', 1, 0, 'Anna', ['Smith']],
+  ['said of whom', 1, 1, 'was', ['it', 'she']],
+];
+test('each named head has words that show what it looks at', () =>
+  onModel(true, async (page) => {
+    for (const [name, layer, head, word, looked] of SAMPLES) {
+      await answered(page, () => page.click(`.story-samples button:text-is("${name}")`));
+      const { words, layers } = await story(page);
+      const { row, head: shown } = await page.evaluate(() => window.explorer.state);
+      assert.deepEqual([words[row], shown], [word, head], name);
+      assert.equal(await page.getAttribute(`[data-story="${layer}.${head}"]`, 'aria-pressed'), 'true', name);
+      const { cols, data } = layers[layer][head];
+      const given = words.map((_, j) => Object.values(data)[row * cols + j]);
+      const sum = looked.reduce((total, other) => total + (given[words.indexOf(other)] ?? 0), 0);
+      assert.ok(sum > 0.5, `${name}: ${word} gives ${sum} to ${looked}`);
+    }
+  }));
+
+test('the temperature flattens what is expected, a hidden word is seen by no other, and lines of all heads are in one picture', () =>
+  onModel(true, async (page) => {
+    const chances = async () => (await story(page)).next.map(({ probability }) => probability);
+    const before = await chances();
+    await page.fill('#story-temperature', '0.5');
+    const after = await chances();
+    const ratio = (all) => Math.log(all[0] / all[1]);
+    const degree = Number(await page.textContent('.story-next output'));
+    assert.ok(Math.abs(ratio(before) / ratio(after) - degree) < 1e-6, `${ratio(before)} and ${ratio(after)}: ${degree}`);
+    await page.fill('#story-temperature', '0');
+    const { words } = await story(page);
+    await answered(page, () => page.selectOption('#story-hide', '1'));
+    const { layers } = await story(page);
+    for (const { cols, data } of layers.flat())
+      words.forEach((_, i) => assert.equal(Object.values(data)[i * cols + 1] > 0, i === 1, `word ${i} and the hidden one`));
+    assert.match(await told(page), /With all heads and words it expects Smith .*; without the word “Smith”, Smith has/);
+    assert.match(page.url(), /unseen=1/);
+    const lines = () => page.evaluate(() => document.querySelectorAll('.story-lines .lines-line').length);
+    const few = await lines();
+    await page.check('#story-every');
+    await page.waitForFunction((least) => document.querySelectorAll('.story-lines .lines-line').length > least, few);
+    assert.equal(await page.locator('.story-lines .lines-legend li').count(), 6);
   }));
 
 test('a link shows the same words, head and switches; axe-core finds nothing', () =>
   onModel(
     true,
     async (page) => {
-      await type(page, 'Ben Stone likes Ben');
+      await type(page, 'Ben Nelson liked Ben');
       await answered(page, () => page.click('[data-story="0.1"]'));
       await switchHead(page, '1.1');
       const url = page.url();
@@ -161,7 +213,7 @@ test('a link shows the same words, head and switches; axe-core finds nothing', (
       await page.goto('about:blank');
       await page.goto(url.replace('off=1.1', 'off=-1.0,1.-1,0.5,2.0,1.0.0,0,1.1'));
       await done(page);
-      assert.match(await told(page), /; without head 1 of layer 1, /);
+      assert.match(await told(page), /; without the head “said of whom”, /);
       assert.equal(await page.locator('.story-heads input:not(:checked)').count(), 1);
       assert.deepEqual(await story(page), before);
       await page.setViewportSize({ width: 390, height: 844 });

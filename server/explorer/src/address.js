@@ -12,7 +12,7 @@ import { STEPS } from './steps.js';
 const LONGEST = 60_000; // the most characters of a packed request in an address
 const MOST = 4_000_000; // the most characters of a request before it is packed
 const MOST_LABELS = 10_000;
-const PLACES = ['head', 'layer', 'compare', 'batch', 'row', 'position'];
+const PLACES = ['head', 'layer', 'compare', 'batch', 'row', 'position', 'unseen'];
 const TEXTS = ['words', 'off', 'model', 'map']; // of the trained model, and of stored layers
 const NUMBERS = [...PLACES, 'threshold'];
 const FLAGS = ['log', 'numbers', 'lines', 'mean', 'mass', 'every'];

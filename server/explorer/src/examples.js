@@ -278,13 +278,13 @@ export const PRONOUN = {
 // The trained model (story.js). Its request is the layer of a head; story.js sets it, and the labels, for the words that are typed.
 export const MODEL = {
   ...{ id: 'model', title: 'A trained model', name: 'the trained model' },
-  words: 'Anna Hill meets Ben Stone . Leo Wood likes Anna Hill . Ben',
+  words: 'Anna Smith did not cross the street because it was too wide . she met Ben Nelson . Anna',
   variants: [
     {
       ...{ id: 'model', title: 'words', path: '/multi-head-attention' },
       look:
-        'Two layers of attention, trained on made-up stories. Head 0 of layer 0 tells a name which word stood before it. So head 0 of layer 1, an ' +
-        'induction head, finds which word followed the same name before, and expects it again. Switch it off to see the prediction fail.',
+        'Two layers of attention, trained on made-up stories. Type a sentence, and see what each head looks at: a pronoun at whom it stands for, “the” ' +
+        'at what was named before, and a name that comes again at the word after it. Switch a head off to see what the model no longer expects.',
       body: {},
     },
   ],

@@ -556,8 +556,8 @@ async function openModel(own) {
       lines: async (place) =>
         (await load(LINES_NAME)).createLines(place, { onHover: (word) => stage.setHover(word), onLock: (row) => changeView({ row }) }),
     });
-    const { words, layer, head, off, row } = state;
-    await (await state.story).open({ words, layer, head, off, row, look: lookOf() });
+    const { words, layer, head, off, unseen, row } = state;
+    await (await state.story).open({ words, layer, head, off, unseen, row, look: lookOf() });
     if (own.text === undefined || find(state.example).example !== MODEL) return;
     Object.assign(state, { path: own.path, labels: own.labels });
     editRequest(own.text, false);
@@ -621,11 +621,11 @@ function describe() {
 // arrived: the page shows the request of its address. An unchanged request then removes no draft.
 function describeExample(arrived = false) {
   const { example, variant } = find(state.example);
-  const { path, text, labels, words, layer, off, captured } = state;
+  const { path, text, labels, words, layer, off, unseen, captured } = state;
   const other = edited();
   state.latest.set(example.id, variant.id);
   if (other || example === MODEL)
-    state.drafts.set(variant.id, { ...(other && { path, text, labels, captured }), ...(words && { words, layer, off }) });
+    state.drafts.set(variant.id, { ...(other && { path, text, labels, captured }), ...(words && { words, layer, off, unseen }) });
   else if (!arrived) state.drafts.delete(variant.id);
   const own = example === OWN;
   const body = other && !own ? parse(text) : null;

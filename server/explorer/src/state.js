@@ -16,6 +16,7 @@ export const FRESH = {
   every: false,
   words: '', // what the user has typed for the trained model
   layer: 1, // the layer of the trained model whose request is shown
+  unseen: null, // the place of the word of the trained model that no other word sees
   off: '', // the heads of the trained model that are switched off, such as 0.1,1.2
 };
 
@@ -58,7 +59,7 @@ export const state = {
   story: null, // what shows the trained model (story.js), once it has been used
   linear: null, // what shows attention without softmax (linear.js), once it has been used
   stash: new Map(), // the values that the present rule of an example does not take (rules.js)
-  drafts: new Map(), // for each edited variant of an example, what the user made of it: {path, text, labels, captured}; of the model also {words, layer, off}
+  drafts: new Map(), // for each edited variant of an example, what the user made of it: {path, text, labels, captured}; of the model also {words, layer, off, unseen}
   latest: new Map(), // for each example, the name of the variant that was shown last
 };
 

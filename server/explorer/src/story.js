@@ -1,16 +1,25 @@
 // story.js shows the trained model (trained.js) on the stage: the words that the user types, the weights of all heads of both layers, the
-// lines of one head, and the most likely next words. A head can be switched off. The page loads this file with the example. The layer of the
-// chosen head is the request of the page, so the other views show how its numbers are made.
+// lines of one head or of all, and the most likely next words. A head can be switched off, and a word can be hidden from the others. The page
+// loads this file with the example. The layer of the chosen head is the request of the page, so the other views show how its numbers are made.
 import { makeScale } from './colour.js';
+import { temperatureAt } from './curve.js';
 import { make, makeButton, makeWith } from './dom.js';
 import { formatNumber } from './numbers.js';
 import { formatJSON } from './snippets.js';
 import { paintMap } from './thumbs.js';
-import { isStored, loadTrained, requestOf, runTrained, wordsOf } from './trained.js';
+import { isStored, loadTrained, nearWords, nextOf, replaceWord, requestOf, runTrained, wordsOf } from './trained.js';
 
 const TYPING = 250; // milliseconds from the last key to the computation
-const SHOWN = 6; // next words
+const SHOWN = 6; // next words, and unknown words
 const MARK = '.'; // between the layer and the head of a head that is off, in the address
+
+// Words in which one can see what a head does: the layer and the head, and the word that is chosen.
+const SAMPLES = [
+  { text: 'The animal did not cross the street because it was too tired .', layer: 0, head: 1, word: 'it' },
+  { text: 'A dog chased a cat . Anna saw the', layer: 1, head: 2, word: 'the' },
+  { text: 'Anna Smith met Ben Nelson . later Anna', layer: 1, head: 0, word: 'Anna' },
+  { text: 'Anna drank some tea because it was', layer: 1, head: 1, word: 'was' },
+];
 
 // Makes the view in an empty element. tools: {post(path, body), stored(), take(path, text, labels, shown), words, lines(place), tell(title, detail),
 // say(text)}. stored() resolves to the stored layers of the server. take() makes a request that of the page; shown: what the
@@ -20,8 +29,9 @@ export async function createStory(root, tools) {
   const stored = isStored(model, await tools.stored());
   let chosen = { layer: 1, head: 0 };
   let off = []; // [[layer, head]]
+  let unseen = null; // the place of the word that is hidden from the others
   let ran = null; // what runTrained() gives
-  let whole = null; // the same with all heads
+  let whole = null; // the same with all heads and all words
   let asked = 0;
   let timer = 0;
   let lines = null;
@@ -31,30 +41,64 @@ export async function createStory(root, tools) {
   const label = makeWith('label', root, { className: 'story-text', textContent: 'Words ' });
   const area = makeWith('input', label, { id: 'story-text', autocomplete: 'off', spellcheck: false });
   const note = makeWith('p', root, { className: 'note', role: 'status' });
+  const samples = make('p', 'story-samples', root, 'Look at ');
+  for (const sample of SAMPLES) makeButton(samples, model.names[sample.layer][sample.head], () => open(sample), { title: sample.text });
   const row = make('div', 'story-row', root);
   const heads = makeWith('div', row, { className: 'story-heads', role: 'group', ariaLabel: 'Heads of both layers' });
-  const place = make('div', 'story-lines', row);
+  const middle = make('div', 'story-lines', row);
+  const every = makeWith('input', makeWith('label', middle), { type: 'checkbox', id: 'story-every' });
+  every.after(' lines of all heads');
+  const place = make('div', '', middle);
   const next = make('div', 'story-next', row);
+  const lead = make('p', 'lead', next);
+  const list = make('ol', '', next);
+  const warm = makeWith('label', next, { textContent: 'temperature ' });
+  const slider = makeWith('input', warm, { id: 'story-temperature', type: 'range', min: -1, max: 1, step: 0.02, value: 0 });
+  const degree = make('output', '', warm, '1');
+  const hide = makeWith('label', next, { textContent: 'hide from all other words ' });
+  const hidden = makeWith('select', hide, { id: 'story-hide' });
   const known = makeWith('details', root, { className: 'note' });
   makeWith('summary', known, { textContent: `The ${model.words.length} words that the model knows` });
-  makeWith('p', known, { textContent: model.words.join(' ') });
+  makeWith('p', known, { textContent: [...model.words].sort((a, b) => a.localeCompare(b)).join(' ') });
 
   const isOff = (layer, head) => off.some(([l, h]) => l === layer && h === head);
+
+  // Says what the model leaves out, and offers words that are written nearly alike.
+  function tell({ words, unknown, left }) {
+    note.replaceChildren();
+    const all = [...new Set(unknown)];
+    for (const word of all.slice(0, SHOWN)) {
+      const near = nearWords(model, word);
+      const line = make('div', '', note, `The model leaves out “${word}”: it does not know it.${near.length ? ' It knows ' : ''}`);
+      near.forEach((other) => makeButton(line, other, () => write(replaceWord(area.value, word, other)), { title: `Write it in place of “${word}”` }));
+    }
+    if (all.length > SHOWN) make('div', '', note, `It does not know ${all.length - SHOWN} more.`);
+    if (left) make('div', '', note, `The model reads ${model.places} words at most; the last ${left} are left out.`);
+    if (!words.length) make('div', '', note, 'Type words that it knows. Until then, the words before are shown.');
+  }
+
+  function write(text) {
+    area.value = text;
+    run();
+  }
+
+  // Shows words in which one can see what a head does.
+  function open({ text, layer, head, word }) {
+    [area.value, chosen, off, unseen] = [text, { layer, head }, [], null];
+    run(wordsOf(model, text).words.lastIndexOf(word));
+  }
 
   // Runs the model for the words of the field. chosenRow: the word that is chosen then, or null for the last one.
   async function run(chosenRow = null) {
     const mine = ++asked;
-    const { words, unknown, left } = wordsOf(model, area.value);
-    const said = [
-      unknown.length && `The model leaves out ${unknown.map((word) => `“${word}”`).join(', ')}: it knows only the words below.`,
-      left && `It reads ${model.places} words at most; the last ${left} are left out.`,
-      !words.length && 'Type words that it knows. Until then, the words before are shown.',
-    ];
-    note.textContent = said.filter(Boolean).join(' ');
+    const found = wordsOf(model, area.value);
+    const { words } = found;
+    tell(found);
     if (!words.length) return;
+    if (unseen >= words.length) unseen = null;
     try {
       const all = await runTrained(model, words, tools.post, { stored });
-      const part = off.length ? await runTrained(model, words, tools.post, { stored, off }) : all;
+      const part = off.length || unseen !== null ? await runTrained(model, words, tools.post, { stored, off, hidden: unseen }) : all;
       if (mine !== asked) return;
       [whole, ran, locked] = [all, part, chosenRow ?? words.length - 1];
     } catch (error) {
@@ -68,27 +112,28 @@ export async function createStory(root, tools) {
   async function show() {
     const { layer, head } = chosen;
     const { X, off: without } = ran.layers[layer];
-    const { path, body } = requestOf(model, layer, X, { off: without, stored: false });
+    const { path, body } = requestOf(model, layer, X, { off: without, hidden: unseen, stored: false });
     delete body.return;
     // The address keeps these.
-    const kept = { words: area.value, layer, head, off: off.map((one) => one.join(MARK)).join(), row: locked };
+    const kept = { words: area.value, layer, head, off: off.map((one) => one.join(MARK)).join(), unseen, row: locked };
     await tools.take(path, formatJSON(body), ran.words, kept);
     draw();
   }
 
   // Returns the place of the word that is chosen.
   const chosenAt = () => locked ?? ran.words.length - 1;
-
+  const expected = ({ sums }) => nextOf(model, sums[chosenAt()], temperatureAt(Number(slider.value)));
   const percent = (probability) => `${formatNumber(100 * probability, 2)} %`;
 
   function sentence() {
-    const [first, second] = ran.next[chosenAt()];
+    const [first, second] = expected(ran);
     const likely = `After “${ran.words[chosenAt()]}”, the model expects ${first.word} (${percent(first.probability)}), then ${second.word} (${percent(second.probability)}).`;
-    if (!off.length) return likely;
-    const [before] = whole.next[chosenAt()];
-    const now = ran.next[chosenAt()].find(({ word }) => word === before.word);
-    const names = off.map(([layer, head]) => `head ${head} of layer ${layer}`).join(' and ');
-    return `${likely} With all heads it expects ${before.word} (${percent(before.probability)}); without ${names}, ${before.word} has ${percent(now.probability)}. A mask switches a head off: no word may attend to any word in it.`;
+    if (ran === whole) return likely;
+    const [before] = expected(whole);
+    const now = expected(ran).find(({ word }) => word === before.word);
+    const heads = off.map(([layer, head]) => `the head “${model.names[layer][head]}”`);
+    const words = unseen === null ? [] : [`the word “${ran.words[unseen]}”`];
+    return `${likely} With all heads and words it expects ${before.word} (${percent(before.probability)}); without ${[...heads, ...words].join(' and ')}, ${before.word} has ${percent(now.probability)}.`;
   }
 
   function drawHeads() {
@@ -108,7 +153,7 @@ export async function createStory(root, tools) {
         const button = makeButton(one, '', choose, { className: 'map', ariaPressed: String(pressed) });
         button.dataset.story = `${layer}.${head}`;
         paintMap(makeWith('canvas', button, { className: 'thumb', ariaHidden: 'true' }), matrix, scale);
-        make('span', '', button, `head ${head}`);
+        make('span', '', button, model.names[layer][head]);
         const ariaLabel = `head ${head} of layer ${layer} takes part`;
         const box = makeWith('input', makeWith('label', one), { type: 'checkbox', checked: !isOff(layer, head), ariaLabel });
         box.dataset.story = `switch ${layer}.${head}`;
@@ -123,41 +168,49 @@ export async function createStory(root, tools) {
     if (focus) heads.querySelector(`[data-story="${focus}"]`)?.focus();
   }
 
-  // Puts a word after the one that is chosen, in the place of what stands there.
-  function writeOn(word) {
-    area.value = [...ran.words.slice(0, chosenAt() + 1), word].join(' ');
-    run();
-  }
-
   function drawNext() {
-    next.replaceChildren();
-    makeWith('p', next, { className: 'lead', textContent: sentence() });
-    const list = make('ol', '', next);
-    for (const { word, probability } of ran.next[chosenAt()].slice(0, SHOWN)) {
+    lead.textContent = sentence();
+    list.replaceChildren();
+    for (const { word, probability } of expected(ran).slice(0, SHOWN)) {
       const item = make('li', '', list);
-      makeButton(make('span', '', item), word, () => writeOn(word), { className: 'quiet', title: 'Write on with this word' });
+      // The word comes after the one that is chosen, in the place of what stands there.
+      const on = () => write([...ran.words.slice(0, chosenAt() + 1), word].join(' '));
+      makeButton(make('span', '', item), word, on, { className: 'quiet', title: 'Write on with this word' });
       make('i', '', make('span', 'track', item)).style.width = `${Math.max(1, 100 * probability)}%`;
       make('b', '', item, percent(probability));
     }
+    hidden.replaceChildren(new Option('none', ''), ...ran.words.map((word, at) => new Option(`${at + 1} ${word}`, at)));
+    hidden.value = unseen ?? '';
   }
 
   async function draw() {
     drawHeads();
     drawNext();
     lines ??= await tools.lines(place);
-    const { layer, head } = chosen;
-    const { rows, cols, data } = ran.layers[layer].weights[head];
-    const heads = [{ weights: data, name: `layer ${layer}, head ${head}`, index: head }];
-    lines.update({ heads, rows, cols, queryLabels: ran.words, keyLabels: ran.words, threshold: 0.1, row: locked });
+    const all = ran.layers.flatMap(({ weights }, layer) =>
+      weights.map(({ data }, head) => ({ layer, head, weights: data, name: model.names[layer][head], index: layer * model.heads + head })),
+    );
+    const shown = all.filter(({ layer, head }) => every.checked || (layer === chosen.layer && head === chosen.head));
+    const { rows, cols } = ran.layers[0].weights[0];
+    lines.update({ heads: shown, rows, cols, queryLabels: ran.words, keyLabels: ran.words, threshold: 0.1, row: locked });
   }
 
   area.addEventListener('input', () => {
     clearTimeout(timer);
     timer = setTimeout(run, TYPING);
   });
+  every.addEventListener('change', draw);
+  hidden.addEventListener('change', () => {
+    unseen = hidden.value === '' ? null : Number(hidden.value);
+    run(locked);
+  });
+  slider.addEventListener('input', () => {
+    degree.textContent = temperatureAt(Number(slider.value));
+    drawNext();
+  });
 
   return {
-    // Shows the model as the address has it. given: {words, layer, head, off, row, look}; look: {palette, log, dark}.
+    // Shows the model as the address has it. given: {words, layer, head, off, unseen, row, look}; look: {palette, log, dark}.
     async open(given) {
       const none = !wordsOf(model, given.words).words.length;
       area.value = none ? tools.words : given.words;
@@ -165,7 +218,7 @@ export async function createStory(root, tools) {
       const pairs = model.layers.flatMap((_, layer) => Array.from({ length: model.heads }, (_, head) => [layer, head]));
       const named = given.off.split(',');
       off = pairs.filter((one) => named.includes(one.join(MARK)));
-      look = given.look;
+      [look, unseen] = [given.look, given.unseen];
       await run(given.row);
       if (none) note.textContent = 'The model knows none of the words in the address, so these are others.';
     },
@@ -179,6 +232,6 @@ export async function createStory(root, tools) {
       draw();
     },
     // Returns the words, the weights and what the model expects after the word that is chosen.
-    said: () => ({ words: ran?.words, next: ran?.next[chosenAt()].slice(0, SHOWN), layers: ran?.layers.map(({ weights }) => weights) }),
+    said: () => ({ words: ran?.words, next: ran && expected(ran).slice(0, SHOWN), layers: ran?.layers.map(({ weights }) => weights) }),
   };
 }

@@ -3,12 +3,14 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { isStored, readTrained, requestOf, runTrained, wordsOf } from '../../../server/explorer/src/trained.js';
+import { isStored, nearWords, nextOf, readTrained, replaceWord, requestOf, runTrained, wordsOf } from '../../../server/explorer/src/trained.js';
 
 const read = (path) => readFileSync(new URL(`../../../${path}`, import.meta.url));
 const EXPECTED = JSON.parse(read('tests/data/golden_story.json'));
 const model = await readTrained(new Blob([read('server/models/story.safetensors')]));
 const WORDS = EXPECTED.text.split(' ');
+const { rows: PLACES, cols: COLUMNS } = model.positions;
+const last = ({ sums }, temperature) => nextOf(model, sums.at(-1), temperature);
 
 const product = (a, b) => a.map((row) => b[0].map((_, c) => row.reduce((sum, value, k) => sum + value * b[k][c], 0)));
 const nested = ({ rows, cols, data }) => Array.from({ length: rows }, (_, row) => [...data.subarray(row * cols, (row + 1) * cols)]);
@@ -68,15 +70,13 @@ test('the weights of all heads and the next words are those of NumPy, also with 
     for (const { off, next } of EXPECTED.cases) {
       const found = await runTrained(model, WORDS, post, { off, stored });
       assert.equal(found.layers.length, 2);
-      assert.equal(found.next.at(-1).length, model.words.length);
-      for (const { word, probability } of found.next.at(-1)) near(probability, next[model.words.indexOf(word)], word);
-      found.next
-        .at(-1)
-        .slice(1)
-        .forEach(({ probability }, at) => assert.ok(probability <= found.next.at(-1)[at].probability));
+      const all = last(found);
+      assert.equal(all.length, model.words.length);
+      for (const { word, probability } of all) near(probability, next[model.words.indexOf(word)], word);
+      all.slice(1).forEach(({ probability }, at) => assert.ok(probability <= all[at].probability));
       found.layers.forEach(({ weights, X }, layer) =>
         weights.forEach(({ rows, cols, data, hi }, head) => {
-          assert.deepEqual([rows, cols, X.length, X[0].length], [7, 7, 7, 64]);
+          assert.deepEqual([rows, cols, X.length, X[0].length], [WORDS.length, WORDS.length, WORDS.length, COLUMNS]);
           if (off.some(([l, h]) => l === layer && h === head)) assert.equal(hi, 0);
           if (!off.length) EXPECTED.weights[layer][head].flat().forEach((value, at) => near(data[at], value, `${layer}.${head}`));
         }),
@@ -86,12 +86,28 @@ test('the weights of all heads and the next words are those of NumPy, also with 
 });
 
 test('the surname comes again only with both heads', async () => {
-  const [first] = (await runTrained(model, WORDS, post)).next.at(-1);
-  assert.deepEqual([first.word, first.probability > 0.9], ['Hill', true]);
+  const [first] = last(await runTrained(model, WORDS, post));
+  assert.deepEqual([first.word, first.probability > 0.8], ['Smith', true]);
   for (const off of [[[0, 0]], [[1, 0]]]) {
-    const { next } = await runTrained(model, WORDS, post, { off });
-    assert.ok(next.at(-1).find(({ word }) => word === 'Hill').probability < 0.2, JSON.stringify(off));
+    const found = last(await runTrained(model, WORDS, post, { off })).find(({ word }) => word === 'Smith');
+    assert.ok(found.probability < 0.2, JSON.stringify(off));
   }
+});
+
+test('a temperature divides the scores of the next words', async () => {
+  const found = await runTrained(model, WORDS, post);
+  const powers = last(found).map(({ word, probability }) => ({ word, power: probability ** 0.5 }));
+  const sum = powers.reduce((total, { power }) => total + power, 0);
+  last(found, 2).forEach(({ word, probability }, at) => {
+    assert.equal(word, powers[at].word);
+    near(probability, powers[at].power / sum, word);
+  });
+});
+
+test('a hidden word is seen by itself alone, in all heads of both layers', async () => {
+  for (const { weights } of (await runTrained(model, WORDS, post, { hidden: 2 })).layers)
+    for (const { cols, data } of weights)
+      WORDS.forEach((word, i) => assert.equal(data[i * cols + 2] > 0, i === 2, `${word} looks at the hidden word`));
 });
 
 test('what a layer has of a word depends on the words up to it alone', async () => {
@@ -101,31 +117,41 @@ test('what a layer has of a word depends on the words up to it alone', async () 
 });
 
 test('a request has a mask only for heads that are off, and weights only for a server without the layer', () => {
-  const X = [Array(64).fill(0), Array(64).fill(1)];
+  const X = [Array(COLUMNS).fill(0), Array(COLUMNS).fill(1)];
   assert.deepEqual(requestOf(model, 1, X), { path: '/layers/story.1/attention', body: { X, return: ['output', 'weights'] } });
   const { mask } = requestOf(model, 1, X, { off: [1] }).body;
-  assert.deepEqual(mask.flat(2), [1, 1, 1, 1, 0, 0, 0, 0].map(Boolean));
+  assert.deepEqual(mask.flat(2), [1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1].map(Boolean));
+  assert.deepEqual(requestOf(model, 1, X, { off: [1], hidden: 0 }).body.mask.flat(2), [1, 1, 0, 1, 0, 0, 0, 0, 1, 1, 0, 1].map(Boolean));
   const { path, body } = requestOf(model, 0, X, { stored: false });
-  assert.deepEqual([path, body.heads, body.W_O.length, body.W_O[0].length], ['/multi-head-attention', 2, 64, 64]);
+  assert.deepEqual([path, body.heads, body.W_O.length, body.W_O[0].length], ['/multi-head-attention', 3, COLUMNS, COLUMNS]);
 });
 
 test('words are found in typed text, and what the model does not know is said', async () => {
-  assert.deepEqual(wordsOf(model, 'anna HILL  meets the Cat.'), {
-    words: ['Anna', 'Hill', 'meets', 'the', 'cat', '.'],
+  assert.deepEqual(wordsOf(model, 'anna SMITH  met the Cat.'), {
+    words: ['Anna', 'Smith', 'met', 'the', 'cat', '.'],
     unknown: [],
     left: 0,
   });
-  const { words, unknown } = wordsOf(model, 'Anna met Ben, the cat’s friend');
-  assert.deepEqual(words, ['Anna', 'Ben', 'the']);
-  assert.deepEqual(unknown, ['met', ',', 'cat’s', 'friend']);
-  assert.deepEqual([wordsOf(model, 'cat '.repeat(40)).words.length, wordsOf(model, 'cat '.repeat(40)).left], [32, 8]);
+  assert.deepEqual(wordsOf(model, 'It didn’t bark').words, ['it', 'did', 'not']);
+  const { words, unknown } = wordsOf(model, 'Anna meets Ben; the cat’s friend');
+  assert.deepEqual(words, ['Anna', 'Ben', 'the', 'friend']);
+  assert.deepEqual(unknown, ['meets', ';', 'cat’s']);
+  const many = wordsOf(model, 'cat '.repeat(PLACES + 8));
+  assert.deepEqual([many.words.length, many.left], [PLACES, 8]);
   assert.deepEqual(wordsOf(model, ' '), { words: [], unknown: [], left: 0 });
-  for (const wrong of [[], ['met'], Array(33).fill('cat')])
-    await assert.rejects(runTrained(model, wrong, post), /1 to 32 of its own words/);
+  for (const wrong of [[], ['meets'], Array(PLACES + 1).fill('cat')])
+    await assert.rejects(runTrained(model, wrong, post), new RegExp(`1 to ${PLACES} of its own words`));
+});
+
+test('near words are those with few other letters, and one takes the place of the whole word alone', () => {
+  assert.equal(nearWords(model, 'annna')[0], 'Anna');
+  assert.equal(nearWords(model, 'trees')[0], 'tree');
+  assert.deepEqual(nearWords(model, 'xyzxyzxyz'), []);
+  assert.equal(replaceWord('an ant, an Ann', 'an', 'the'), 'the ant, the Ann');
 });
 
 test('the layers of another model do not count as those of this one', () => {
-  const listed = [0, 1].map((layer) => ({ name: `story.${layer}`, heads: 2, d_model: 64, causal: true }));
+  const listed = [0, 1].map((layer) => ({ name: `story.${layer}`, heads: model.heads, d_model: COLUMNS, causal: true }));
   assert.ok(isStored(model, listed));
   for (const other of [[], listed.slice(1), [listed[0], { ...listed[1], heads: 8 }]]) assert.ok(!isStored(model, other));
 });
