@@ -499,6 +499,16 @@ export class Stage {
     this.choose();
   }
 
+  // Makes a query the subject and returns how many parts it has: in the flow, its score, its weight and its output. part: one of them, as Play
+  // shows them one after the other.
+  ask(row, part) {
+    const step = stepNamed(this.opened());
+    const all = ['scores', 'weights', 'mixed', 'output'].filter((id) => this.flow.nodes.has(id));
+    const ids = step ? [ofQuery(step) ? this.placeIn({}).id : 'weights'] : all;
+    this.point({ id: ids[part] ?? 'weights', row });
+    return ids.length;
+  }
+
   // Makes a place of the flow the subject.
   point(place, byKey) {
     const { id, row, col } = this.subject;
@@ -515,9 +525,9 @@ export class Stage {
     const matrix = this.matrixOf(stepOf(subject.id));
     const row = Math.min(subject.row, matrix.rows - 1);
     const largest = (weights) => weights.reduce((best, weight, at) => (Math.abs(weight) > Math.abs(weights[best]) ? at : best), 0);
-    const col = Math.min(subject.col ?? largest(rowOf(matrix, row)), matrix.cols - 1);
-    this.subject = { id: subject.id, row, col };
     const step = stepNamed(stepOf(subject.id));
+    const col = Math.min(subject.col ?? largest(rowOf(step.cols === 'key' ? this.matrixOf('weights') : matrix, row)), matrix.cols - 1);
+    this.subject = { id: subject.id, row, col };
     const last = answer.queries - 1;
     const asked = ofQuery(step) ? row : step.rows === 'key' ? answer.wordOf(row) : undefined;
     this.query = Math.min(asked ?? this.query, last);
