@@ -66,7 +66,7 @@ for (const { id, path, request: body, expect } of cases.filter(({ id }) => id.st
       const [{ states, changes, ...steps }] = expect;
       for (const [name, expected] of Object.entries(steps)) assertNear(await matrix(page, name), expected, name);
       const shown = await page.locator('[data-frame]').evaluateAll((all) => all.map(({ dataset }) => dataset.frame));
-      const usual = ['Q', 'K', 'V', ...Object.keys(steps), ...(states ? ['states'] : [])];
+      const usual = ['Q', 'K', 'V', 'products', ...Object.keys(steps), ...(states ? ['states'] : [])];
       assert.deepEqual(shown.filter((name) => !['flow', 'lines'].includes(name)).sort(), usual.sort());
       if (states) await assertStates(page, states, id);
       assert.deepEqual(await findings(page), []);

@@ -193,5 +193,5 @@ export function understand(answer, text) {
   }
 
   const { update } = answer.summary.options;
-  answer.own = { arithmetic, drawWay: heads && update !== 'linear' ? drawWay : null, factsOf, sayStep };
+  answer.own = { arithmetic, drawWay: heads && update !== 'linear' ? drawWay : null, factsOf, factors: partsAt, sayStep };
 }
