@@ -66,7 +66,7 @@ for (const { id, path, request: body, expect } of cases.filter(({ id }) => id.st
       const [{ states, changes, ...steps }] = expect;
       for (const [name, expected] of Object.entries(steps)) assertNear(await matrix(page, name), expected, name);
       const shown = await page.locator('[data-frame]').evaluateAll((all) => all.map(({ dataset }) => dataset.frame));
-      const usual = ['Q', 'K', 'V', ...Object.keys(steps), ...(states ? ['states'] : [])];
+      const usual = ['Q', 'K', 'V', 'products', ...Object.keys(steps), ...(states ? ['states'] : [])];
       assert.deepEqual(shown.filter((name) => !['flow', 'lines'].includes(name)).sort(), usual.sort());
       if (states) await assertStates(page, states, id);
       assert.deepEqual(await findings(page), []);
@@ -157,9 +157,9 @@ test('the slider goes from word to word; a link keeps its place; the sentence an
     const [{ states, gates }] = caseOf('005').expect;
     const { K, V, beta } = caseOf('005').request;
     await open(page, '/#example=005');
-    assert.equal(await page.locator('#player').isVisible(), true, 'the flow has the state');
+    assert.equal(await page.locator('#position').isVisible(), true, 'the flow has the state');
     await openStep(page, 'weights');
-    assert.equal(await page.locator('#player').isVisible(), false, 'the slider stands with the state');
+    assert.equal(await page.locator('#position').isVisible(), false, 'the slider stands with the state');
     await openStep(page, 'states');
     assert.equal(await after(page), 'after out, word 8 of 8');
     await page.focus('#position');
@@ -413,7 +413,7 @@ test('requests whose numbers the page does not have, or does not explain, still 
     // States of too many numbers are not asked for.
     await setBody(page, { random, Q: drawn(300, 64), K: drawn(300, 64), V: drawn(300, 64), update: 'linear' });
     assert.deepEqual([(await frames()).includes('weights'), (await frames()).includes('states')], [true, false]);
-    assert.equal(await page.locator('#player').isVisible(), false);
+    assert.equal(await page.locator('#position').isVisible(), false);
     // A wrong request is told by the server.
     await setBody(page, { Q: [[1]], K: [[1]], V: [[1]], decay: [0.5], update: 'gated' }, 'error');
     assert.match(await page.textContent('#problem'), /decay/);

@@ -1,6 +1,7 @@
 // answer.js gives the parts of an answer: the matrix of a step for a batch item and a head, its mask, and the labels of its rows and
 // columns. It uses only the worker's reply and the labels of the user; it needs no page.
 
+import { productsOf } from './arithmetic.js';
 import { columns, measured } from './matrices.js';
 
 const MOST = 4_000_000; // products; the page does not mix the values of a longer request
@@ -53,6 +54,7 @@ export class Answer {
     this.batch = all.length;
     this.own = null; // what linear.js adds to an answer without softmax
     this.position = null; // the position after which the state is shown, or null for the last one
+    this.asked = 0; // the query whose products with the keys are shown
     this.later = this.summary.options.update ? laterKeys(this.queries) : null;
     this.past = this.summary.shapes.past_K?.at(-2) ?? 0; // how many keys stand before those of the words
   }
@@ -77,10 +79,11 @@ export class Answer {
     return { batch: item, head: count === this.heads ? head : Math.floor((head * count) / this.heads) };
   }
 
-  // Returns a matrix. Of the states, it is the one that is shown. The page itself makes `mixed` and `joined`, which no answer has.
+  // Returns a matrix. Of the states, it is the one that is shown. The page itself makes `mixed`, `joined` and `products`, which no answer has.
   matrix(name, batch, head) {
     if (name === 'mixed') return this.mixed(batch, head);
     if (name === 'joined') return this.joined(batch);
+    if (name === 'products') return this.products(batch, head);
     const place = this.place(name, batch, head);
     return place && this.shown(this.matrices[name][place.batch][place.head]);
   }
@@ -106,6 +109,18 @@ export class Answer {
     if (!this.summary.shapes.W_O) return null;
     const all = Array.from({ length: this.heads }, (_, head) => this.mixed(batch, head));
     return all.every(Boolean) ? (this.made[batch].joined ??= sideBySide(all)) : null;
+  }
+
+  // Returns the matrices whose rows are multiplied to scores, {Q, K}, as far as they are known.
+  factors(batch, head) {
+    return this.own?.factors?.(batch, head) ?? { Q: this.matrix('Q', batch, head), K: this.matrix('K', batch, head) };
+  }
+
+  // Returns the products of the query that is shown with all keys, or null if they are not known.
+  products(batch, head) {
+    const key = [batch, head, this.asked].join();
+    if (this.strip?.key !== key) this.strip = { key, matrix: productsOf(this, batch, head) };
+    return this.strip.matrix;
   }
 
   // Returns the state that is shown of a list of states. A matrix is no list.

@@ -2,6 +2,7 @@
 // added, and e to the power of it. It needs no page.
 //
 // The numbers of the server are shown as they are. The products, the powers of e and their sum are computed here in double precision.
+import { measured, rowOf } from './matrices.js';
 import { hasSoftmax } from './request.js';
 
 // If the magnitude of the largest masked score of a row is above this, it is subtracted from all of them, because its power of e is too
@@ -11,7 +12,6 @@ const FEW = 5; // digits; keys whose powers are written
 const NEAR = 1e-4; // relative error; numbers that differ more are not the same
 const KNOWN = 0.01; // of the sum of a row; a smaller power of a drawn sink is not known from weights with seven digits
 
-const rowOf = (matrix, row) => matrix.data.subarray(row * matrix.cols, (row + 1) * matrix.cols);
 const sigmoid = (x) => 1 / (1 + Math.exp(-x));
 
 // Returns what an option is for a head: a number, or one number for each head.
@@ -43,6 +43,36 @@ function weightOf(masked, col, softmax, { normalization, sigmoid_bias: bias = 0 
   return softmax.total === 0 ? 0 : softmax.power / softmax.total;
 }
 
+// Returns the relative error of the numbers of the server.
+const nearOf = ({ options }) => Math.max(NEAR, 10 ** (1 - (options.digits ?? Infinity)));
+
+// Returns a row of Q, a row of K, their products and the sum of these, or null if this is not the score.
+function pairOf({ Q, K }, row, col, score, near) {
+  if (!Q || !K || Q.cols !== K.cols || col >= K.rows) return null;
+  const [q, k] = [rowOf(Q, row), rowOf(K, col)];
+  const products = new Float64Array(q.length);
+  let [sum, size] = [0, 0];
+  for (let at = 0; at < q.length; at++) {
+    sum += products[at] = q[at] * k[at];
+    size += Math.abs(products[at]);
+  }
+  return Math.abs(sum - score) <= near * size + 1e-12 ? { q, k, products, sum } : null;
+}
+
+// Returns the products of the query `answer.asked` with all keys, a row for each key, or null if a row does not sum to its score.
+export function productsOf(answer, batch, head) {
+  const factors = answer.factors(batch, head);
+  const scores = answer.matrix('scores', batch, head);
+  if (!scores || !factors.K) return null;
+  const { rows, cols } = factors.K;
+  const pair = (score, key) => pairOf(factors, answer.asked, key, score, nearOf(answer.summary));
+  const pairs = Array.from(rowOf(scores, answer.asked).subarray(0, rows), pair);
+  if (!pairs.every(Boolean)) return null;
+  const data = new Float64Array(pairs.length * cols);
+  pairs.forEach(({ products }, key) => data.set(products, key * cols));
+  return measured({ rows: pairs.length, cols, data });
+}
+
 // Returns the arithmetic of a cell {batch, head, row, col} of an answer:
 //   q, k, products: arrays, or null if the scores do not come from them; sum: the sum of the products
 //   d: the columns of q; score, scaled, masked: the numbers of the server; factor: the scale of the head, or null for 1/√d
@@ -57,14 +87,8 @@ export function arithmetic(answer, { batch, head, row, col }) {
   const { options } = answer.summary;
   const rowAt = (name) => rowOf(answer.matrix(name, batch, head), row);
   const [score, scaled, masked] = ['scores', 'scaled_scores', 'masked_scores'].map((name) => rowAt(name)[col]);
-  const [Q, K] = ['Q', 'K'].map((name) => answer.matrix(name, batch, head));
-  const near = Math.max(NEAR, 10 ** (1 - (options.digits ?? Infinity)));
-  const q = Q && rowOf(Q, row);
-  const k = K && rowOf(K, col);
-  const products = q && k && q.length === k.length ? q.map((value, column) => value * k[column]) : null;
-  const sum = products?.reduce((total, value) => total + value, 0);
-  const size = products?.reduce((total, value) => total + Math.abs(value), 0);
-  const fits = products !== null && Math.abs(sum - score) <= near * size + 1e-12;
+  const { Q, K } = answer.factors(batch, head);
+  const near = nearOf(answer.summary);
   const averaged = answer.matrices.weights[0].length < answer.heads;
   const own = averaged ? null : rowAt('weights');
   const sink = ofHead(options.sink ?? null, head);
@@ -73,7 +97,7 @@ export function arithmetic(answer, { batch, head, row, col }) {
   const forbidden = masked === -Infinity;
   const scale = ofHead(options.scale, head);
   return {
-    ...(fits ? { q, k, products, sum } : { q: null, k: null, products: null, sum: null }),
+    ...(pairOf({ Q, K }, row, col, score, near) ?? { q: null, k: null, products: null, sum: null }),
     ...{ d: Q?.cols ?? null, score, scaled, masked, forbidden, near, softmax },
     weight: own ? own[col] : weightOf(rowAt('masked_scores'), col, softmax, options),
     mean: averaged ? rowAt('weights')[col] : null,

@@ -1,4 +1,5 @@
 // facts.js says what a cell of a step stands for, and its numbers in words. It needs no page.
+import { rowOf } from './matrices.js';
 import { formatNumber } from './numbers.js';
 
 // The steps whose numbers stand beside the weight of a cell, with their names there.
@@ -10,6 +11,13 @@ const NUMBERS = {
 // Returns the numbers of a cell, as {title, entries}; each entry is [name, value, strong]. matrix: the numbers that are shown. weights: the
 // weights of the head, or their mean over heads.
 export function factsOf(step, { row, col }, { answer, batch, head, matrix, weights }) {
+  if (step.name === 'products') {
+    const [{ asked }, { Q, K }] = [answer, answer.factors(batch, head)];
+    const factors = [[`query ${answer.query(asked)}`, Q, asked, col], [`key ${answer.key(row)}`, K, row, col]]; // prettier-ignore
+    const numbers = [['product', matrix, row, col], ...factors, ['score', answer.matrix('scores', batch, head), asked, row]]; // prettier-ignore
+    const write = ([name, from, i, j], at) => [name, formatNumber(rowOf(from, i)[j]), at === 0];
+    return { title: `${answer.key(row)}, column ${col}`, entries: numbers.map(write) };
+  }
   if (step.cols !== 'key') {
     const own = formatNumber(matrix.data[row * matrix.cols + col]);
     const more = step.name === 'states' ? answer.own.factsOf({ batch, head, row, col }) : [];

@@ -1,10 +1,8 @@
 // linear.js shows attention without softmax. It adds to an answer what the server does not send (the scores, the weights before corrections,
-// the corrections, and how each weight was made), and it shows the state after each word. The page loads it with the first such answer.
-// Parts of the page that exist once are given to it (`tools`).
+// the corrections, and how each weight was made), and it says what each word does to the state. The page loads it with the first such answer.
 import { make } from './dom.js';
 import { measured, rowOf } from './matrices.js';
 import { formatNumber } from './numbers.js';
-import { createPlayer } from './player.js';
 import { normalised, partsOf, stepOf, weightsOf } from './recurrence.js';
 
 const NEAR = 1e-3; // relative error; if the weights of the page differ more from those of the server, the page does not explain them
@@ -106,101 +104,94 @@ function shownSteps(steps) {
   return steps.filter((step, at) => chosen.has(step) || at === steps.length - 1);
 }
 
-// Makes what shows attention without softmax. place: the element that gets the slider of the state. tools: as in player.js.
-export function createLinear(place, tools) {
-  const { render } = createPlayer(place, tools);
+// Adds what the page computes to an answer. text: the request.
+export function understand(answer, text) {
+  const body = text === null ? null : JSON.parse(text);
+  measureStates(answer);
+  const heads = complete(answer, body);
+  const partsAt = (batch, head) => heads?.[batch]?.[head] ?? null;
 
-  // Adds what the page computes to an answer. text: the request.
-  function understand(answer, text) {
-    const body = text === null ? null : JSON.parse(text);
-    measureStates(answer);
-    const heads = complete(answer, body);
-    const partsAt = (batch, head) => heads?.[batch]?.[head] ?? null;
-
-    // Returns the arithmetic of a cell: the row of Q and that of K, if the page knows them, the links to the weight, and what drawWay() takes.
-    function arithmetic({ batch, head, row, col }) {
-      const one = partsAt(batch, head);
-      const weights = answer.matrix('weights', batch, head);
-      const weight = weights.data[row * weights.cols + col];
-      const forbidden = col > row;
-      const parts = one && !forbidden ? partsOf(one, row, col) : null;
-      if (parts) Object.assign(parts, { gated: Boolean(one.gates), delta: Boolean(one.beta) });
-      const scale = one?.ownScale ? one.scale : null;
-      const links = linksOf({ parts, scale, d: one?.Q.cols, key: answer.key(col), forbidden, weight });
-      return { row, col, weight, parts, links, products: Boolean(one), ...(one && { q: rowOf(one.Q, row), k: rowOf(one.K, col) }) };
-    }
-
-    // Draws what the words between key and query did, as a table.
-    function drawWay(root, { parts, row, col }) {
-      if (!parts?.steps.length) return;
-      const shown = shownSteps(parts.steps);
-      const most = parts.steps.reduce((best, step) => (Math.abs(step.correction) > Math.abs(best.correction) ? step : best));
-      const table = make('table', '', root);
-      make('caption', 'unseen', table, `From ${answer.key(col)} to ${answer.query(row)}`);
-      const line = (title, cellOf) => {
-        const made = table.insertRow();
-        Object.assign(make('th', '', made, title), { scope: 'row' });
-        for (const step of shown) cellOf(made, step);
-      };
-      line('then', (made, { word }) => Object.assign(make('th', '', made, answer.key(word)), { scope: 'col', title: answer.key(word) }));
-      if (parts.gated) line('gate', (made, { gate }) => make('td', '', made, `× ${gateText(gate)}`));
-      if (parts.delta) {
-        line('corrects', (made, step) =>
-          make('td', step === most && step.correction ? 'strong' : '', made, step.correction ? signedText(step.correction) : '0'),
-        );
-      }
-      const left = parts.steps.length - shown.length;
-      if (left) make('p', 'note', root, `and ${left.toLocaleString('en')} more words, which changed less`);
-    }
-
-    // Returns the state before the one that is shown, or zeros if the request has none before the first. Returns null after the last word that
-    // `lengths` names, because the words after it write nothing.
-    function beforeOf(batch, head, position) {
-      if (position >= ([answer.summary.options.lengths].flat()[batch] ?? Infinity)) return null;
-      const place = answer.place('states', batch, head);
-      const states = answer.matrices.states[place.batch][place.head];
-      if (position > 0) return states[position - 1].data;
-      if (!answer.summary.shapes.past_state) return new Float64Array(states[0].data.length);
-      return answer.matrix('past_state', batch, head)?.data ?? null;
-    }
-
-    // Returns the numbers of a cell of the state that is shown: what it was, what the gate has left, and what the word has written.
-    function factsOf({ batch, head, row, col }) {
-      const state = answer.matrix('states', batch, head);
-      const position = Math.min(answer.position ?? Infinity, answer.queries - 1);
-      const before = beforeOf(batch, head, position);
-      if (!before) return [];
-      const at = row * state.cols + col;
-      const gates = answer.matrix('gates', batch, head);
-      const gate = gates ? gates.data[position * gates.cols + (gates.cols === 1 ? 0 : row)] : 1;
-      const kept = gate * before[at];
-      return [
-        [`before ${answer.key(position)}`, formatNumber(before[at])],
-        ...(gates ? [[`× its gate ${formatNumber(gate, 3)}`, formatNumber(kept)]] : []),
-        ['written', signedText(state.data[at] - kept, 4)],
-      ];
-    }
-
-    // Says in a sentence what a word did to the state.
-    function sayStep(batch, head, position) {
-      const one = partsAt(batch, head);
-      const before = beforeOf(batch, head, position);
-      if (!one?.V || !before) return '';
-      const { kept, held, share } = stepOf(one, before, position);
-      const short = (values) =>
-        values.length > 6 ? null : Array.from(values, (x) => formatNumber(Math.abs(x) < 1e-12 ? 0 : x, 2)).join(', ');
-      const word = answer.key(position);
-      const value = short(rowOf(one.V, position));
-      const keeps = kept ? `${word} keeps ${gateText(kept)} of the state. ` : '';
-      if (!one.beta) return `${keeps}${kept ? 'It' : word} adds its key times its value${value === null ? '' : ` (${value})`}.`;
-      const way = `${word} writes ${formatNumber(share, 3)} of the way`;
-      if (value === null) return `${keeps}${way} from what the state holds under its key to its value.`;
-      return `${keeps}Under the key of ${word}, the state holds ${short(held)}. ${way} to its value (${value}).`;
-    }
-
-    const { update } = answer.summary.options;
-    answer.own = { arithmetic, drawWay: heads && update !== 'linear' ? drawWay : null, factsOf, sayStep };
+  // Returns the arithmetic of a cell: the row of Q and that of K, if the page knows them, the links to the weight, and what drawWay() takes.
+  function arithmetic({ batch, head, row, col }) {
+    const one = partsAt(batch, head);
+    const weights = answer.matrix('weights', batch, head);
+    const weight = weights.data[row * weights.cols + col];
+    const forbidden = col > row;
+    const parts = one && !forbidden ? partsOf(one, row, col) : null;
+    if (parts) Object.assign(parts, { gated: Boolean(one.gates), delta: Boolean(one.beta) });
+    const scale = one?.ownScale ? one.scale : null;
+    const links = linksOf({ parts, scale, d: one?.Q.cols, key: answer.key(col), forbidden, weight });
+    return { row, col, weight, parts, links, products: Boolean(one), ...(one && { q: rowOf(one.Q, row), k: rowOf(one.K, col) }) };
   }
 
-  return { understand, render };
+  // Draws what the words between key and query did, as a table.
+  function drawWay(root, { parts, row, col }) {
+    if (!parts?.steps.length) return;
+    const shown = shownSteps(parts.steps);
+    const most = parts.steps.reduce((best, step) => (Math.abs(step.correction) > Math.abs(best.correction) ? step : best));
+    const table = make('table', '', root);
+    make('caption', 'unseen', table, `From ${answer.key(col)} to ${answer.query(row)}`);
+    const line = (title, cellOf) => {
+      const made = table.insertRow();
+      Object.assign(make('th', '', made, title), { scope: 'row' });
+      for (const step of shown) cellOf(made, step);
+    };
+    line('then', (made, { word }) => Object.assign(make('th', '', made, answer.key(word)), { scope: 'col', title: answer.key(word) }));
+    if (parts.gated) line('gate', (made, { gate }) => make('td', '', made, `× ${gateText(gate)}`));
+    if (parts.delta) {
+      line('corrects', (made, step) =>
+        make('td', step === most && step.correction ? 'strong' : '', made, step.correction ? signedText(step.correction) : '0'),
+      );
+    }
+    const left = parts.steps.length - shown.length;
+    if (left) make('p', 'note', root, `and ${left.toLocaleString('en')} more words, which changed less`);
+  }
+
+  // Returns the state before the one that is shown, or zeros if the request has none before the first. Returns null after the last word that
+  // `lengths` names, because the words after it write nothing.
+  function beforeOf(batch, head, position) {
+    if (position >= ([answer.summary.options.lengths].flat()[batch] ?? Infinity)) return null;
+    const place = answer.place('states', batch, head);
+    const states = answer.matrices.states[place.batch][place.head];
+    if (position > 0) return states[position - 1].data;
+    if (!answer.summary.shapes.past_state) return new Float64Array(states[0].data.length);
+    return answer.matrix('past_state', batch, head)?.data ?? null;
+  }
+
+  // Returns the numbers of a cell of the state that is shown: what it was, what the gate has left, and what the word has written.
+  function factsOf({ batch, head, row, col }) {
+    const state = answer.matrix('states', batch, head);
+    const position = Math.min(answer.position ?? Infinity, answer.queries - 1);
+    const before = beforeOf(batch, head, position);
+    if (!before) return [];
+    const at = row * state.cols + col;
+    const gates = answer.matrix('gates', batch, head);
+    const gate = gates ? gates.data[position * gates.cols + (gates.cols === 1 ? 0 : row)] : 1;
+    const kept = gate * before[at];
+    return [
+      [`before ${answer.key(position)}`, formatNumber(before[at])],
+      ...(gates ? [[`× its gate ${formatNumber(gate, 3)}`, formatNumber(kept)]] : []),
+      ['written', signedText(state.data[at] - kept, 4)],
+    ];
+  }
+
+  // Says in a sentence what a word did to the state.
+  function sayStep(batch, head, position) {
+    const one = partsAt(batch, head);
+    const before = beforeOf(batch, head, position);
+    if (!one?.V || !before) return '';
+    const { kept, held, share } = stepOf(one, before, position);
+    const short = (values) =>
+      values.length > 6 ? null : Array.from(values, (x) => formatNumber(Math.abs(x) < 1e-12 ? 0 : x, 2)).join(', ');
+    const word = answer.key(position);
+    const value = short(rowOf(one.V, position));
+    const keeps = kept ? `${word} keeps ${gateText(kept)} of the state. ` : '';
+    if (!one.beta) return `${keeps}${kept ? 'It' : word} adds its key times its value${value === null ? '' : ` (${value})`}.`;
+    const way = `${word} writes ${formatNumber(share, 3)} of the way`;
+    if (value === null) return `${keeps}${way} from what the state holds under its key to its value.`;
+    return `${keeps}Under the key of ${word}, the state holds ${short(held)}. ${way} to its value (${value}).`;
+  }
+
+  const { update } = answer.summary.options;
+  answer.own = { arithmetic, drawWay: heads && update !== 'linear' ? drawWay : null, factsOf, factors: partsAt, sayStep };
 }

@@ -18,6 +18,7 @@ import { listenToKeyboard } from './keyboard.js';
 import { drawBar, makeRange } from './legend.js';
 import { formatBytes, formatNumber } from './numbers.js';
 import { createOptions } from './options.js';
+import { createPlayer } from './player.js';
 import { createProblemBox } from './problem.js';
 import { hasHeld, isSoftmax, pathAfter, pathFor, PATHS, shapeOf } from './request.js';
 import { carried } from './rules.js';
@@ -125,6 +126,7 @@ const changeOption = (key, value, live) => {
   if (live) editLive(text);
   else editRequest(text, true);
 };
+const player = createPlayer($('player'), { defer, show: changeView, stage });
 const options = createOptions($('options'), changeOption, () => writeAddress(true));
 const editor = createEditor(
   { area: $('request'), marks: $('marks'), note: $('request-note'), file: $('file'), drop: document.body },
@@ -186,7 +188,7 @@ async function compute() {
   const { columns = null } = find(state.example).example;
   const answer = Object.assign(new Answer(reply, state.labels), { text, described, body: body || null, columns });
   if (answer.later) {
-    const linear = await withoutSoftmax();
+    const linear = await load(LINEAR_NAME).catch(({ message }) => showStatus('error', failed({ failure: message })));
     if (mine !== state.asked && !state.live) return;
     if (!linear) return showNew();
     linear.understand(answer, reply.sent);
@@ -288,20 +290,7 @@ async function askMean() {
 function showOthers() {
   state.compared?.render(state.answer, state);
   if (state.example === MODEL.id) state.story?.then((story) => story.follow({ ...lookOf(), head: state.head, row: state.row }));
-  const shown = ['states', 'flow'].includes(stage.opened());
-  if (state.linear?.render(state.answer, state, shown)) redraw();
-}
-
-// ---------------------------------------------------------------- attention without softmax
-
-// Resolves to what shows attention without softmax. The first call loads it.
-async function withoutSoftmax() {
-  if (!state.linear) {
-    const loaded = await load(LINEAR_NAME).catch(({ message }) => showStatus('error', failed({ failure: message })));
-    if (!loaded) return null;
-    state.linear ??= loaded.createLinear($('player'), { defer, show: changeView, point: (cell) => stage.setHover(cell) });
-  }
-  return state.linear;
+  if (player.render(state.answer, state, stage.opened())) redraw();
 }
 
 // Shows the same words and matrices, as the user has edited them, by the rule of another variant.

@@ -1,18 +1,18 @@
-// player.js has the slider below the names of the steps, which goes from word to word and shows the state after each: by hand, by the arrow keys,
-// or by itself (Play). If the system asks for less movement, nothing moves by itself.
+// player.js has Play, which goes from query to query by itself, and, where the state of attention without softmax is shown, the slider that
+// goes from word to word and shows the state after each. If the system asks for less movement, nothing moves by itself.
 import { makeScale } from './colour.js';
 import { make, makeButton, makeWith, setBox } from './dom.js';
 import { paintMap, thumbSize } from './thumbs.js';
 
-const PAUSE = 1000; // milliseconds for each word
+const PAUSE = 1000; // milliseconds for each part of a query
 const THUMB = 40; // pixels; the longer side of a small picture
 const MOST = 24; // words; more have no small pictures
 
-// Makes the slider in an empty element. tools: {defer, show(change), point(cell|null)}.
-export function createPlayer(root, { defer, show, point }) {
+// Makes the player in an empty element. tools: {defer, show(change), stage}.
+export function createPlayer(root, { defer, show, stage }) {
   const still = matchMedia('(prefers-reduced-motion: reduce)');
   const line = make('div', 'player-line', root);
-  const button = makeButton(line, 'Play', toggle);
+  const button = makeButton(line, 'Play', toggle, { title: 'Goes from query to query' });
   const slider = makeWith('input', line, { type: 'range', id: 'position', min: 0, step: 1, title: 'Arrow keys go from word to word' });
   slider.ariaLabel = 'The state after a word';
   const word = makeWith('output', line, { className: 'player-word' });
@@ -20,15 +20,16 @@ export function createPlayer(root, { defer, show, point }) {
   const small = make('div', 'player-thumbs', root);
   small.ariaHidden = true; // the slider does the same
   let timer = 0;
-  let now = null; // {answer, state, last}
+  let now = null; // {answer, state, view, states, last}
+  let ahead = [0, 0]; // the query and its part that Play shows next
   let drawn = {}; // what the small pictures show
 
-  const at = () => Math.min(now.state.position ?? Infinity, now.last);
+  const at = () => (now.states ? Math.min(now.state.position ?? Infinity, now.last) : stage.query);
 
-  // Shows the state after a word. What the word asks is shown with it.
-  function go(position) {
-    show({ position: position === now.last ? null : position });
-    point({ query: position });
+  // Makes a query the subject, and shows the state after it.
+  function go(row, part) {
+    if (now.states && row !== at()) show({ position: row === now.last ? null : row });
+    ahead = stage.ask(row, part) > part + 1 ? [row, part + 1] : [row + 1, 0];
   }
 
   function stop() {
@@ -38,18 +39,26 @@ export function createPlayer(root, { defer, show, point }) {
   }
 
   function next() {
-    if (root.hidden || at() === now.last) return stop();
-    go(at() + 1);
+    if (ahead[0] > now.last) return stop();
     timer = setTimeout(next, PAUSE);
+    go(...ahead);
   }
 
   function toggle() {
     if (timer) return stop();
     button.textContent = 'Pause';
-    if (at() === now.last) go(0);
-    timer = setTimeout(next, PAUSE);
+    ahead = [at() === now.last ? 0 : at(), 0];
+    next();
   }
 
+  // While it plays, the pointer points at nothing, and a click or a key stops it.
+  function acted(event) {
+    if (!timer || root.contains(event.target)) return;
+    if (event.type.startsWith('pointer')) event.stopPropagation();
+    else stop();
+  }
+
+  for (const type of ['pointermove', 'pointerover', 'click', 'keydown']) document.addEventListener(type, acted, true);
   slider.addEventListener('input', () => {
     stop();
     go(Number(slider.value));
@@ -77,20 +86,19 @@ export function createPlayer(root, { defer, show, point }) {
     [...small.children].forEach((place, position) => place.classList.toggle('current', position === at()));
   }
 
-  // Shows the slider if the state is shown. shown: whether it is. Returns whether the slider has come or gone, so that the figures have
-  // another height.
-  function render(answer, state, shown) {
-    const place = answer.place('states', state.batch, state.head);
-    const before = root.hidden;
-    root.hidden = !place || !shown;
-    if (root.hidden) {
-      stop();
-      return !before;
-    }
-    const states = answer.matrices.states[place.batch][place.head];
-    const other = now?.answer !== answer || before;
-    if (other) stop();
-    now = { answer, state: { ...state }, last: states.length - 1 };
+  // Shows what an answer needs in a view, the name of a step or `flow`: Play if it has several queries, and the slider if the state is shown.
+  // Returns whether the slider has come or gone, so that the figures have another height.
+  function render(answer, state, view) {
+    const place = ['states', 'flow'].includes(view) && answer.place('states', state.batch, state.head);
+    const states = place ? answer.matrices.states[place.batch][place.head] : null;
+    const before = Boolean(now?.states);
+    const other = now?.answer !== answer || !before;
+    if (other || now.view !== view) stop();
+    now = { answer, state: { ...state }, view, states, last: answer.queries - 1 };
+    root.hidden = view === 'model' || (!states && answer.queries < 2);
+    root.dataset.of = states ? 'states' : 'queries';
+    for (const one of [slider, word, small]) one.hidden = !states;
+    if (!states) return before;
     const position = at();
     slider.max = now.last;
     slider.value = position;
@@ -100,8 +108,8 @@ export function createPlayer(root, { defer, show, point }) {
     small.hidden = states.length > MOST || Math.max(states[0].rows, states[0].cols) > 64;
     const { palette, log, dark } = state;
     if (!small.hidden) drawSmall(states, makeScale({ ...states[0].reach, signed: true, log, palette, dark }), [palette, log, dark].join());
-    if (other && state.row === null) point({ query: position });
-    return before;
+    if (other && state.row === null) stage.ask(position);
+    return !before;
   }
   return { render };
 }

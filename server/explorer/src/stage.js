@@ -106,8 +106,7 @@ export class Stage {
         this.paintBars(made);
       },
     });
-    const ariaLabel = 'The largest weight and the entropy of each row. The table of numbers has the numbers.';
-    made.bars = makeWith('canvas', row, { className: 'bars', hidden: true, role: 'img', ariaLabel });
+    made.bars = makeWith('canvas', row, { className: 'bars', hidden: true, role: 'img' });
     const whole = { className: 'quiet reset', hidden: true };
     made.reset = makeButton(pane, 'Show the whole matrix', () => made.figure.unzoom(), whole);
     made.numbers = make('div', 'numbers-place', pane);
@@ -326,22 +325,26 @@ export class Stage {
     const largest = Math.max(...matrices.map(({ hi }) => hi));
     const tallest = this.printing ? undefined : Math.max(size.height - AROUND, LEAST);
     shown.forEach(([pane, head], at) => {
-      const columns = weights && width >= 520 ? this.barColumns(head, matrices[at], largest) : [];
+      const extra = this.barColumns(step, head, matrices[at], largest);
+      const columns = !weights || width >= 520 ? extra : [];
       const fits = room - barsWidth(columns) >= 200;
       pane.head = head;
-      pane.title.textContent = two ? `head ${head}` : weights && state.mean && answer.mean ? `mean of ${answer.heads} heads` : '';
+      if (step.name === 'products') pane.title.textContent = `query “${answer.query(answer.asked)}”`;
+      else pane.title.textContent = two ? `head ${head}` : weights && state.mean && answer.mean ? `mean of ${answer.heads} heads` : '';
       const scale = this.scaleOf(step.name, matrices);
-      this.fill(step, pane, matrices[at], scale, { width: Math.max((fits ? room : width) - barsWidth(columns), 120), tallest, most: 64 });
+      const within = { width: Math.max((fits ? room : width) - barsWidth(columns), 120), tallest, most: 64 };
+      this.fill(step, pane, matrices[at], scale, within, extra);
       pane.columns = columns;
       pane.bars.hidden = !columns.length;
+      pane.bars.ariaLabel = `${columns.map(({ title }) => title).join(' and ')} of each row. The table of numbers has the numbers.`;
       this.paintBars(pane);
     });
     this.describe(step, matrices[0], two && !lined);
     this.renderLines(shown);
   }
 
-  // Fills a pane with the matrix of a step.
-  fill(step, pane, matrix, scale, room) {
+  // Fills a pane with the matrix of a step. extra: the columns that its table of numbers has beside it.
+  fill(step, pane, matrix, scale, room, extra) {
     const { answer, state } = this;
     const mask = this.maskOf(step.name, pane.head);
     const label = answer.label(step.rows);
@@ -357,9 +360,6 @@ export class Stage {
     });
     pane.numbers.replaceChildren();
     if (!state.numbers) return;
-    const entropy = step.name === 'weights' && this.entropyOf(pane.head);
-    const extra = step.name === 'weights' ? [{ title: 'largest', values: matrix.largest }] : [];
-    if (entropy) extra.push({ title: ENTROPY, values: entropy });
     const masked = mask && ((row, col) => mask[row * matrix.cols + col] === 1);
     const title = [step.title, pane.title.textContent].filter(Boolean).join(', ');
     pane.numbers.append(createTable({ title, matrix, mask: masked, rowLabels, colLabels, extra }));
@@ -395,8 +395,13 @@ export class Stage {
     return state.mean || answer.matrices.weights[0].length < answer.heads ? null : answer.entropy(state.batch, head);
   }
 
-  // Returns the columns of bars beside a pane. largest: the largest weight of all panes, so that the bars of two panes can be compared.
-  barColumns(head, matrix, largest) {
+  // Returns the columns of bars beside a step. largest: the largest weight of all panes, so that the bars of two panes can be compared.
+  barColumns({ name }, head, matrix, largest) {
+    if (name === 'products') {
+      const values = rowOf(this.matrixOf('scores', head), this.answer.asked).subarray(0, matrix.rows);
+      return [{ title: 'sum = score', values, most: Math.max(...values.map(Math.abs)), scale: this.scaleOf(name, [matrix]) }];
+    }
+    if (name !== 'weights') return [];
     const entropy = this.entropyOf(head);
     const list = [{ title: 'largest', values: matrix.largest, most: Math.max(largest, 1e-300) }];
     if (entropy) list.push({ title: ENTROPY, values: entropy, most: Math.log(matrix.cols) });
@@ -499,6 +504,16 @@ export class Stage {
     this.choose();
   }
 
+  // Makes a query the subject and returns how many parts it has: in the flow, its score, its weight and its output. part: one of them, as Play
+  // shows them one after the other.
+  ask(row, part) {
+    const step = stepNamed(this.opened());
+    const all = ['scores', 'weights', 'mixed', 'output'].filter((id) => this.flow.nodes.has(id));
+    const ids = step ? [ofQuery(step) ? this.placeIn({}).id : 'weights'] : all;
+    this.point({ id: ids[part] ?? 'weights', row });
+    return ids.length;
+  }
+
   // Makes a place of the flow the subject.
   point(place, byKey) {
     const { id, row, col } = this.subject;
@@ -515,14 +530,19 @@ export class Stage {
     const matrix = this.matrixOf(stepOf(subject.id));
     const row = Math.min(subject.row, matrix.rows - 1);
     const largest = (weights) => weights.reduce((best, weight, at) => (Math.abs(weight) > Math.abs(weights[best]) ? at : best), 0);
-    const col = Math.min(subject.col ?? largest(rowOf(matrix, row)), matrix.cols - 1);
-    this.subject = { id: subject.id, row, col };
     const step = stepNamed(stepOf(subject.id));
+    const products = step.name === 'products';
+    const col = Math.min(subject.col ?? largest(rowOf(step.cols === 'key' ? this.matrixOf('weights') : matrix, row)), matrix.cols - 1);
+    this.subject = { id: subject.id, row, col };
     const last = answer.queries - 1;
-    const asked = ofQuery(step) ? row : step.rows === 'key' ? answer.wordOf(row) : undefined;
+    const asked = ofQuery(step) ? row : step.rows === 'key' && !products ? answer.wordOf(row) : undefined;
     this.query = Math.min(asked ?? this.query, last);
-    if (step.cols === 'key') this.key = col;
+    if (step.cols === 'key' || products) this.key = products ? row : col;
     if (this.key >= answer.keys) this.key = 0;
+    if (answer.asked !== this.query) {
+      answer.asked = this.query;
+      if (this.opened() === 'products') this.renderSingle(stepNamed('products'));
+    }
     const now = { subject: this.subject, query: this.query, key: this.key };
     if (!this.kept) this.writeAbout({ subject: { id: 'weights', row: last, col: 0 }, query: last, key: 0 });
     this.writeAbout(now);
@@ -612,7 +632,8 @@ export class Stage {
         else if (row !== undefined) marks.rows.push(row);
         else marks.cols.push(col);
       }
-      if (!places.length && step.cols === 'key' && stepNamed(stepOf(subject.id)).cols === 'key') marks.subject = subject;
+      if (step.name === 'products') marks.rows.push(this.key);
+      else if (!places.length && step.cols === 'key' && stepNamed(stepOf(subject.id)).cols === 'key') marks.subject = subject;
     }
     for (const { figure, pane } of this.panes) if (!pane.hidden) figure.mark(marks);
   }

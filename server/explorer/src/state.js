@@ -57,7 +57,6 @@ export const state = {
   captured: null, // the layers of the captured file whose request is shown (files.js)
   layers: null, // the section of stored layers (layers.js), if the server has any
   story: null, // what shows the trained model (story.js), once it has been used
-  linear: null, // what shows attention without softmax (linear.js), once it has been used
   stash: new Map(), // the values that the present rule of an example does not take (rules.js)
   drafts: new Map(), // for each edited variant of an example, what the user made of it: {path, text, labels, captured}; of the model also {words, layer, off, unseen}
   latest: new Map(), // for each example, the name of the variant that was shown last

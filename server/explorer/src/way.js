@@ -151,6 +151,17 @@ function wayOfPair({ answer, batch, head, row, col, name, value, get, mixed }) {
   return { title, parts: parts.length ? parts : null, from, to: after ? [{ id: after, row, col }] : mixing };
 }
 
+function wayOfProduct({ answer, batch, head, row, col, value, get }) {
+  const [{ asked }, { Q, K }] = [answer, answer.factors(batch, head)];
+  const score = [[` → its row sums to the score `], [write(cellOf(get('scores'), asked, row)), 'then']]; // prettier-ignore
+  return {
+    title: `${answer.query(asked)} → ${answer.key(row)}, column ${col}: `,
+    parts: [...sumParts([[cellOf(Q, asked, col), cellOf(K, row, col)]]), [' = '], [write(value), 'is'], ...score],
+    from: [{ id: 'q', row: asked, col }, { id: 'k', row, col }], // prettier-ignore
+    to: [{ id: 'scores', row: asked, col: row }],
+  };
+}
+
 // Returns how many columns the heads before a head have in what stands side by side.
 const columnsBefore = ({ answer, batch, head }) =>
   Array.from({ length: head }, (_, at) => answer.matrix('V', batch, at)?.cols ?? 0).reduce((sum, count) => sum + count, 0);
@@ -201,7 +212,7 @@ function kindOf(name) {
   if ('QKV'.includes(name)) return wayOfProjected;
   if (BETWEEN.includes(name)) return wayOfPair;
   if (name.startsWith('W_')) return wayOfWeights;
-  const inputs = { X: wayOfInput, context: wayOfInput, value_context: wayOfInput };
+  const inputs = { products: wayOfProduct, X: wayOfInput, context: wayOfInput, value_context: wayOfInput };
   return { ...inputs, mixed: wayOfMixed, joined: wayOfSide, output: wayOfOutput }[name];
 }
 
