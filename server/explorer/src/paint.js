@@ -4,7 +4,7 @@ import { css, position, textOn } from './colour.js';
 import { axes, FONT, ticks, widthOf } from './geometry.js';
 import { formatNumber } from './numbers.js';
 
-const READABLE = { width: 38, height: 22 }; // a cell of this size has room for its number
+export const READABLE = { width: 38, height: 22 }; // a cell of this size has room for its number
 const SQUEEZED = 1.15; // a number may be so many times as wide as its cell, because it can be squeezed
 const HATCHING = 5; // the distance of the lines of the hatching
 const BAR = { width: 200, thick: 8, title: 13, below: 16 }; // the bar of colours, with room for its title and for its numbers

@@ -211,12 +211,14 @@ export class Stage {
     if (!fresh) this.act.say(this.sentence());
   }
 
-  // Returns the room for the picture. On a low or narrow window, the height of the stage is that of what it shows, so the room is a part of
-  // the window.
+  // Returns the room for the picture. On a narrow window, the height of the stage is that of what it shows, so the room is a part of the
+  // window. On one that is also low, as at 200 %, the page scrolls, and the picture is as high as its numbers need.
   room() {
     if (this.printing) return SHEETS.portrait;
     const { clientWidth: width, clientHeight } = this.root;
-    return { width, height: matchMedia('(max-width: 900px)').matches ? Math.max(window.innerHeight - 200, 200) : clientHeight };
+    if (!matchMedia('(max-width: 900px)').matches) return { width, height: clientHeight };
+    const scrolls = matchMedia('(max-height: 30rem)').matches && !document.body.dataset.embed;
+    return { width, height: scrolls ? Infinity : Math.max(window.innerHeight - 200, 200) };
   }
 
   resized() {
@@ -467,7 +469,7 @@ export class Stage {
   // is written covers the lower part. The title of the matrix is seen, too.
   reveal(id, covered) {
     const box = this.flow.nodes.get(id)?.element.getBoundingClientRect();
-    if (!box || this.size.width >= NARROW) return;
+    if (!box || (this.size.width >= NARROW && this.size.height < Infinity)) return;
     const room = window.innerHeight - this.parts.written.offsetHeight - covered;
     const top = covered + Math.max((room - box.height) / 2, 2 * TITLE);
     window.scrollBy({ top: box.top - top, behavior: 'instant' });
