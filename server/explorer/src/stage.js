@@ -105,6 +105,7 @@ export class Stage {
         made.reset.hidden = !zoomed;
         this.paintBars(made);
       },
+      scaled: () => made.drawBar?.(),
     });
     const ariaLabel = 'The largest weight and the entropy of each row. The table of numbers has the numbers.';
     made.bars = makeWith('canvas', row, { className: 'bars', hidden: true, role: 'img', ariaLabel });
@@ -157,8 +158,7 @@ export class Stage {
       const whole = part ?? wholeRange(matrix);
       const own = this.printing || answer.own || !place; // the page draws it itself: a browser that prints does not wait for the worker
       if (!own) return this.act.picture({ name: mean ? 'mean' : name, ...place, mask: maskName, scale, part: whole, side });
-      const bitmap = paintPixels(make('canvas'), { ...matrix, mask }, scale, whole, side);
-      return { bitmap, width: bitmap.width, height: bitmap.height };
+      return paintPixels(make('canvas'), { ...matrix, mask }, scale, whole, side);
     };
   }
 
@@ -180,9 +180,9 @@ export class Stage {
     const { palette, log, dark } = state;
     const ends = both.map((one) => one.reach ?? one); // all states have the colours of the largest one
     const lo = Math.min(...ends.map((one) => one.lo));
-    const fixed = name === 'gates' || (!signed && rangeOf(state.range, answer.keys) === 'one');
-    const hi = fixed ? 1 : Math.max(...ends.map((one) => one.hi));
-    return makeScale({ lo, hi, signed, log, palette, dark });
+    const range = name === 'gates' ? 'one' : rangeOf(state.range, answer.keys);
+    const hi = range === 'one' && !signed ? 1 : Math.max(...ends.map((one) => one.hi));
+    return makeScale({ lo, hi, signed, log, palette, dark, means: name === 'weights' && range });
   }
 
   fileName(name, head) {
@@ -379,11 +379,13 @@ export class Stage {
     for (const one of feet) {
       const { figure, head } = one.figure ? one : this.panes[0];
       const { bar, meta, menu } = one.foot;
-      const { matrix: shown, scale } = figure.given;
+      const { matrix: shown } = figure.given;
       menu.name(two ? `${step.title}, head ${head}` : step.title);
       // Lines have a legend of their own.
       Object.assign(bar.style, { marginLeft: `${figure.box.left}px`, visibility: this.lined() ? 'hidden' : '' });
-      defer(bar, () => drawBar(bar, { scale, measure: step.measure, plotWidth: figure.box.plotWidth, colours: this.colours }));
+      const drawn = () => drawBar(bar, { ...figure.legend(), plotWidth: figure.box.plotWidth, colours: this.colours });
+      (one.figure ? one : this.panes[0]).drawBar = () => defer(bar, drawn);
+      defer(bar, drawn);
       meta.replaceChildren(
         make('span', 'shape', null, `${matrix.rows} × ${matrix.cols}`),
         makeRange(shown),
