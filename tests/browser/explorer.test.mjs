@@ -637,7 +637,8 @@ test('notes and headings are about the request at hand; an edited one says what 
     for (const variant of ['001-heads', '001-head', '001-vanilla', '001-raw']) {
       await answered(page, () => page.click(`[data-variant="${variant}"]`));
       notes.add(await note());
-      assert.equal(/Untrained|untrained/.test(await note()), /head/.test(variant), variant);
+      assert.match(await note(), /^See the shapes and how numbers flow, not what words mean: [^.]* random, not trained\./, variant);
+      assert.equal(/projections are random/.test(await note()), /head/.test(variant), variant);
     }
     assert.equal(notes.size, 4);
     assert.match(await text('weights'), /^the masked scores themselves/);
@@ -703,7 +704,10 @@ test('words in place of JSON are not sent; one line says so, and the options wai
   onPage({}, async (page) => {
     await open(page, '/#example=own');
     await openDrawer(page);
-    assert.match(await page.textContent('#look'), /^Paste a text, matrices as Python prints them, CSV or JSON/);
+    assert.match(
+      await page.textContent('#look'),
+      /^See the shapes .* are random, not trained\. Paste a text, a table, CSV, JSON, or matrices as Python prints them/,
+    );
     const note = () => page.textContent('#options-note');
     await answered(page, () => page.fill('#request', 'the cat sat'), 'error');
     assert.match(await page.textContent('#problem'), /^This is not JSON: a request begins with {/);
