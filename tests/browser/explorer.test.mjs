@@ -638,7 +638,7 @@ test('notes and headings are about the request at hand; an edited one says what 
       await answered(page, () => page.click(`[data-variant="${variant}"]`));
       notes.add(await note());
       assert.match(await note(), /^See the shapes and how numbers flow, not what words mean: [^.]* random, not trained\./, variant);
-      assert.equal(/projections are random/.test(await note()), /head/.test(variant), variant);
+      assert.equal(/ and the projections .*random/.test(await note()), /head/.test(variant), variant);
     }
     assert.equal(notes.size, 4);
     assert.match(await text('weights'), /^the masked scores themselves/);
@@ -715,11 +715,12 @@ test('words in place of JSON are not sent; one line says so, and the options wai
     assert.equal(await page.isDisabled('#option-causal'), true);
     assert.equal((await page.locator('[id^="reason-"]').allTextContents()).join(''), '');
     await answered(page, () => page.fill('#request', '{"X": [[1, 2], [3, 4]]}'));
+    assert.match(await page.textContent('#look'), /^Paste a text, a table/, 'nothing of this request is random');
     assert.equal(await note(), '');
     assert.equal(await page.isDisabled('#option-causal'), false);
     await answered(page, () => page.click('[data-variant="own-matrices"]'));
     await answered(page, () => page.click('[data-variant="own"]'));
-    assert.match(await page.textContent('#look'), /random here, not trained/);
+    assert.match(await page.textContent('#look'), / are random, not trained/);
   }));
 
 test('a row with nearly all its weight on one key says so', () =>

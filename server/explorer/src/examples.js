@@ -15,7 +15,8 @@ const SENTENCE =
 const rand = (...shape) => ({ random: 'rand', shape });
 const words = { random: { generator: 'torch', seed: 123 }, text: SENTENCE, embedding_dim: 64 };
 const shapes = (what) => `See the shapes and how numbers flow, not what words mean: ${what} random, not trained. `;
-const untrained = `${shapes('the vectors of words and the projections are')}The scores reach the hundreds, so nearly all of a row goes to one word.`;
+const untrained = (what) =>
+  `${shapes(`the vectors of words and ${what} are`)}The scores reach the hundreds, so nearly all of a row goes to one word.`;
 const drawn = shapes('the vectors of words are');
 const randint = { random: 'randint', high: 3, shape: [3, 3] };
 const LARGE = { random: 'randn', shape: [1024, 64] };
@@ -145,7 +146,7 @@ export const EXAMPLES = [
     variants: [
       {
         ...{ id: '001-heads', title: 'four heads', path: '/multi-head-attention' },
-        look: untrained,
+        look: untrained('the projections of all heads'),
         body: {
           ...{ ...words, W_Q: { ...rand(4, 32, 64), discard: oneHead }, W_K: rand(4, 32, 64), W_V: rand(4, 48, 64) },
           weight_layout: 'out_in',
@@ -153,7 +154,7 @@ export const EXAMPLES = [
       },
       {
         ...{ id: '001-head', title: 'one head', path: '/self-attention' },
-        look: untrained,
+        look: untrained('the projections'),
         body: { ...words, W_Q: oneHead[0], W_K: oneHead[1], W_V: oneHead[2] },
       },
       {

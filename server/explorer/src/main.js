@@ -636,7 +636,8 @@ function describeExample(arrived = false) {
   else if (!arrived) state.drafts.delete(variant.id);
   const own = example === OWN;
   const body = other && !own ? parse(text) : null;
-  const note = captured?.look ?? variant.look ?? example.look;
+  const drawn = !own || text.includes('"random"'); // the note of a sentence says that its numbers are random
+  const note = captured?.look ?? (drawn && variant.look ? variant.look : example.look);
   const known = () => (typeof note !== 'function' ? note : isShown() ? note(state.answer) : '');
   const told = body === undefined ? '' : (body && changes({ path, body }, variant, example.name && 'example')) || known();
   // A finger cannot point without touching.
