@@ -1,6 +1,6 @@
 // flow.js draws all matrices of an answer as one would on a blackboard. Each matrix stands where its multiplication needs it: the left
-// factor beside the product, and the right factor above it, so that a row and a column meet in their cell. All are on one canvas; over each
-// of them lies an element that has its marks. The owner says what is marked and what follows from a click.
+// factor beside the product, and the right factor above it, perhaps in the line before, so that a row and a column meet in their cell. All
+// are on one canvas; over each of them lies an element that has its marks. The owner says what is marked and what follows from a click.
 import { defer } from './defer.js';
 import { make, makeWith, setBox } from './dom.js';
 import { elide, widthOf, wholeRange } from './geometry.js';
@@ -107,18 +107,16 @@ function measureBand(blocks, nodes, { margin, labels, raised }) {
   return { columns, heights, upper, lengths: [lengthOf(columns)] };
 }
 
-// Returns the bands of lines of blocks, or null if a factor cannot rise. A raised factor stands in the lower line of the band above: Kᵀ
-// before the other matrices there, and any other one after them.
+// Returns the bands of lines of blocks. A raised factor stands in the lower line of the band above: Kᵀ before the other matrices there, and
+// any other one after them.
 function bandsOf(lines, nodes, given) {
   const bands = lines.map((line) => measureBand(line, nodes, given));
   for (const id of given.raised) {
     const at = bands.findIndex(({ columns }) => columnOf(columns, id) >= 0);
-    if (at < 1) return null;
     const [above, { columns }] = bands.slice(at - 1, at + 1);
     const number = columnOf(columns, id);
     above.heights[1] = Math.max(above.heights[1], nodes.get(id).high);
     above.beside ??= [...above.columns];
-    if (given.raised[0] === 'k' && id === 'v' && !above.start) return null; // the picture would lean to one side
     if (id === 'k') {
       above.start = columns.slice(0, number + 1);
       above.beside.unshift(...above.start, { before: BETWEEN, units: 0 });
@@ -140,9 +138,10 @@ function arrange(blocks, nodes, room, margin, labels) {
       if (at < blocks.length - 1 && cut & (1 << at)) lines.push([]);
     });
     const breaks = lines.some((line) => line.slice(0, -1).some((block) => block.breaks)) ? 0.45 : 1;
-    for (const raised of RAISED) {
+    const lineOf = (id) => lines.findIndex((line) => line.some(({ cells }) => cells.some((cell) => cell.id === id)));
+    const canRise = (ids) => ids.every((id) => lineOf(id) > 0) && (ids[0] !== 'k' || lineOf('k') === lineOf('v')); // on both sides
+    for (const raised of RAISED.filter(canRise)) {
       const bands = bandsOf(lines, nodes, { margin, labels, raised });
-      if (!bands) continue;
       const fixed = bands.reduce((sum, { heights, upper }) => sum + TITLE * (heights[0] ? 2 : 1) + upper, BANDS * (bands.length - 1));
       const all = bands.reduce((sum, { heights }) => sum + heights[0] + heights[1], 0);
       const widths = bands.flatMap(({ lengths }) => lengths.map((one) => (room.width - one.fixed - 2) / one.units));
@@ -360,8 +359,9 @@ export class Flow {
     const words = id === 'v' || LABELLED.includes(id) || (id === 'weights' && !this.nodes.has('q'));
     const kind = { X: 'both', v: 'key', context: 'key', value_context: 'key' }[id] ?? 'query';
     if (words && size.height >= LABEL.least) {
-      const before = [...this.nodes.values()].map((node) => node.box).filter((one) => one.left < box.left && one.top < box.top + box.height && box.top < one.top + one.height); // prettier-ignore
-      const room = Math.min(LABEL.longest, box.left - Math.max(0, ...before.map((one) => one.left + one.width)) - 6);
+      const beside = (one) => one.left < box.left && one.top < box.top + box.height && box.top < one.top + one.height;
+      const ends = [...this.nodes.values()].filter((node) => beside(node.box)).map((node) => node.box.left + node.box.width);
+      const room = Math.min(LABEL.longest, box.left - Math.max(0, ...ends) - 6);
       for (let row = 0; row < matrix.rows; row++)
         on.text(elide(label(kind)(row), room), box.left - 5, box.top + (row + 0.5) * size.height, { colour: ink, align: 'right' });
     }
