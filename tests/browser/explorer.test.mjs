@@ -637,8 +637,8 @@ test('notes and headings are about the request at hand; an edited one says what 
     for (const variant of ['001-heads', '001-head', '001-vanilla', '001-raw']) {
       await answered(page, () => page.click(`[data-variant="${variant}"]`));
       notes.add(await note());
-      assert.match(await note(), /^See the shapes and how numbers flow, not what words mean: [^.]* random, not trained\./, variant);
-      assert.equal(/ and the projections .*random/.test(await note()), /head/.test(variant), variant);
+      assert.match(await note(), /^See shapes and how numbers flow, not what words mean: [^.]* are random\./, variant);
+      assert.equal(/ and projections .*random/.test(await note()), /head/.test(variant), variant);
     }
     assert.equal(notes.size, 4);
     assert.match(await text('weights'), /^the masked scores themselves/);
@@ -706,7 +706,7 @@ test('words in place of JSON are not sent; one line says so, and the options wai
     await openDrawer(page);
     assert.match(
       await page.textContent('#look'),
-      /^See the shapes .* are random, not trained\. Paste a text, a table, CSV, JSON, or matrices as Python prints them/,
+      /^See shapes .* are random\. Paste a text, a table, CSV, JSON, or matrices as Python prints them/,
     );
     const note = () => page.textContent('#options-note');
     await answered(page, () => page.fill('#request', 'the cat sat'), 'error');
@@ -720,7 +720,8 @@ test('words in place of JSON are not sent; one line says so, and the options wai
     assert.equal(await page.isDisabled('#option-causal'), false);
     await answered(page, () => page.click('[data-variant="own-matrices"]'));
     await answered(page, () => page.click('[data-variant="own"]'));
-    assert.match(await page.textContent('#look'), / are random, not trained/);
+    await answered(page, () => page.click('#back'));
+    assert.match(await page.textContent('#look'), / are random\./);
   }));
 
 test('a row with nearly all its weight on one key says so', () =>
