@@ -637,7 +637,8 @@ test('notes and headings are about the request at hand; an edited one says what 
     for (const variant of ['001-heads', '001-head', '001-vanilla', '001-raw']) {
       await answered(page, () => page.click(`[data-variant="${variant}"]`));
       notes.add(await note());
-      assert.equal(/Untrained|untrained/.test(await note()), /head/.test(variant), variant);
+      assert.match(await note(), /^See shapes and how numbers flow, not what words mean: [^.]* are random\./, variant);
+      assert.equal(/ and projections .*random/.test(await note()), /head/.test(variant), variant);
     }
     assert.equal(notes.size, 4);
     assert.match(await text('weights'), /^the masked scores themselves/);
@@ -703,7 +704,10 @@ test('words in place of JSON are not sent; one line says so, and the options wai
   onPage({}, async (page) => {
     await open(page, '/#example=own');
     await openDrawer(page);
-    assert.match(await page.textContent('#look'), /^Paste a text, matrices as Python prints them, CSV or JSON/);
+    assert.match(
+      await page.textContent('#look'),
+      /^See shapes .* are random\. Paste a text, a table, CSV, JSON, or matrices as Python prints them/,
+    );
     const note = () => page.textContent('#options-note');
     await answered(page, () => page.fill('#request', 'the cat sat'), 'error');
     assert.match(await page.textContent('#problem'), /^This is not JSON: a request begins with {/);
@@ -711,11 +715,13 @@ test('words in place of JSON are not sent; one line says so, and the options wai
     assert.equal(await page.isDisabled('#option-causal'), true);
     assert.equal((await page.locator('[id^="reason-"]').allTextContents()).join(''), '');
     await answered(page, () => page.fill('#request', '{"X": [[1, 2], [3, 4]]}'));
+    assert.match(await page.textContent('#look'), /^Paste a text, a table/, 'nothing of this request is random');
     assert.equal(await note(), '');
     assert.equal(await page.isDisabled('#option-causal'), false);
     await answered(page, () => page.click('[data-variant="own-matrices"]'));
     await answered(page, () => page.click('[data-variant="own"]'));
-    assert.match(await page.textContent('#look'), /random here, not trained/);
+    await answered(page, () => page.click('#back'));
+    assert.match(await page.textContent('#look'), / are random\./);
   }));
 
 test('a row with nearly all its weight on one key says so', () =>

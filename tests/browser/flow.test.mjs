@@ -656,8 +656,53 @@ test('on a large screen, the picture grows with its text until the sheet is full
     ]) {
       const { x, y } = await flowCell(page, 'weights', row, col);
       await page.mouse.move(x, y);
-      await page.waitForFunction((title) => document.querySelector('.written-line b').textContent.startsWith(title), `word ${row + 1} → word ${col + 1}`);
+      await page.waitForFunction(
+        (title) => document.querySelector('.written-line b').textContent.startsWith(title),
+        `word ${row + 1} → word ${col + 1}`,
+      );
       const mark = await page.locator('#flow [data-node="weights"] .mark-cell').boundingBox();
       assert.ok(Math.abs(mark.x + mark.width / 2 - x) < 2 && Math.abs(mark.y + mark.height / 2 - y) < 2, 'the mark is on the cell');
+    }
+  }));
+
+test('the upper right quarter of the picture is used, and cells are as large as the sheet lets them', async () => {
+  for (const viewport of [SIZES[0], SIZES[2]]) {
+    await onPage({ viewport }, async (page) => {
+      for (const [i, example] of ['000', '002', '004', 'it'].entries()) {
+        await open(page, `/?${i}#example=${example}`);
+        const { left, top, width, height } = await page.locator('#flow').evaluate((flow) => flow.getBoundingClientRect().toJSON());
+        const all = Object.values(await boxes(page));
+        const within = (box, x0, y0, x1, y1) =>
+          Math.max(0, Math.min(box.right, x1) - Math.max(box.left, x0)) * Math.max(0, Math.min(box.bottom, y1) - Math.max(box.top, y0));
+        const quarter = [left + width / 2, top, left + width, top + height / 2];
+        const used = sum(all.map((box) => within(box, ...quarter))) / ((width * height) / 4);
+        assert.ok(used > 0.2, `${example} at ${viewport.width}: ${used} of the quarter is used`);
+        const size = [
+          Math.max(...all.map((box) => box.right)) - Math.min(...all.map((box) => box.left)),
+          Math.max(...all.map((box) => box.bottom)) - Math.min(...all.map((box) => box.top)),
+        ];
+        assert.ok(
+          size[0] > 0.9 * width || size[1] > 0.85 * height,
+          `${example} at ${viewport.width}: the matrices take ${size} of ${width} × ${height}`,
+        );
+      }
+    });
+  }
+});
+
+test('words above columns are not turned while several lines have room for them', () =>
+  onPage({ viewport: { width: 1024, height: 768 } }, async (page) => {
+    for (const [i, example] of ['000', '003', '004', 'it'].entries()) {
+      await page.addInitScript(() => {
+        window.turned = [];
+        const write = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
+          if (Math.abs(this.getTransform().b) > 0.1) window.turned.push(text);
+          write.call(this, text, ...more);
+        };
+      });
+      await open(page, `/?${i}#example=${example}`);
+      await page.waitForSelector('#flow[data-drawn="true"]');
+      assert.deepEqual(await page.evaluate(() => window.turned), [], example);
     }
   }));

@@ -61,3 +61,34 @@ test('1024 × 1024: shown, pointed at, scrolled, as lines, with the page never f
       assert.ok(longest <= MOST_MS, `a task took ${longest} ms: ${JSON.stringify(long)}`);
     }
   }));
+
+test('a map of 1024 words takes the width, has many colours, and its bar says what they are', () =>
+  onPage({ viewport: { width: 1366, height: 768 } }, async (page) => {
+    await open(page, '/#example=own');
+    const words = Array.from(
+      { length: N },
+      (_, at) => `${'abcdefgh'[at % 8]}${'ijklmnop'[(at >> 3) % 8]}${'rstu'[(at * at) % 4]}${at % 11}`,
+    );
+    await openDrawer(page);
+    await answered(page, () => page.fill('#sentence', words.join(' ')));
+    await page.click('#drawer-open');
+    await painted(page, 'weights');
+    const { x, width } = await page.locator('#single .figure-over').first().boundingBox();
+    assert.ok(x + width > 600, `the cells end at ${x + width}`);
+    await page.waitForSelector('#single .colours[aria-label*="mean weight in a pixel"][aria-label$="or more"]');
+    // The colours of the pictures, in eight steps of green, which grows along the palette.
+    const shares = (selector) =>
+      page.locator(selector).evaluate((canvas) => {
+        const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        const counts = new Array(8).fill(0);
+        for (let at = 0; at < data.length; at += 4) if (data[at + 3] === 255) counts[data[at + 1] >> 5]++;
+        const all = counts.reduce((a, b) => a + b);
+        return counts.map((count) => count / all);
+      });
+    for (const head of [0, 1, 2, 3]) {
+      const thumb = `.head[data-head="${head}"] .thumb`;
+      await page.waitForFunction((selector) => document.querySelector(selector).width > 60, thumb);
+      const found = await shares(thumb);
+      assert.ok(Math.max(...found) < 0.8, `head ${head}: ${found}`);
+    }
+  }));

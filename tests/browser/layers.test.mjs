@@ -747,7 +747,7 @@ test('a map of many words is drawn smaller in the grid, and can be zoomed when i
   const text = () => page.textContent('.model-view > .text');
   assert.match(
     await text(),
-    /The first 48 of 50 layers are here\. A pixel shows the largest of several weights, because a map has 90 × 90\./,
+    /The first 48 of 50 layers are here\. A pixel shows the mean of several weights, because a map has 90 × 90\./,
   );
   assert.deepEqual(await map(page, 0, 0).evaluate((button) => [button.firstChild.width, button.firstChild.height]), [64, 64]);
   await map(page, 3, 0).click();

@@ -207,3 +207,64 @@ test('shortcuts of single letters can be switched off, also for the next visit',
     await page.keyboard.press('Escape');
     assert.equal(await lines(), false);
   }));
+
+test('a pasted text or a dropped file dims the old picture at once, until the answer is drawn', () =>
+  onPage({ expected: /status of (400|422)/ }, async (page) => {
+    await open(page, '/#example=000');
+    const opacities = () =>
+      page.evaluate(() => ['words', 'flow', 'written'].map((id) => getComputedStyle(document.getElementById(id)).opacity));
+    const gate = () => {
+      let release;
+      const opened = new Promise((resolve) => (release = resolve));
+      return { opened, release };
+    };
+    let [script, answer] = [gate(), gate()];
+    await page.route('**/assets/files-*.js', async (route) => (await script.opened, route.continue()));
+    await page.route('**/multi-head-attention', async (route) => (await answer.opened, route.continue()));
+    await page.evaluate(() => document.activeElement.blur());
+    await paste(page, 'The cat sat on the mat. '.repeat(170));
+    await page.waitForSelector('#result.old');
+    assert.deepEqual(await opacities(), ['0.4', '0.4', '0.4'], 'while the text is read');
+    script.release();
+    await page.waitForFunction(() => window.explorer.state.example === 'own');
+    assert.deepEqual(await opacities(), ['0.4', '0.4', '0.4'], 'while the server computes');
+    await answered(page, () => answer.release());
+    assert.deepEqual(await opacities(), ['1', '1', '1']);
+    answer = gate();
+    await page.route('**/attention', async (route) => (await answer.opened, route.continue()));
+    const drop = (name, text) =>
+      page.evaluate(
+        ([name, text]) => {
+          const dataTransfer = new DataTransfer();
+          dataTransfer.items.add(new File([text], name));
+          document.body.dispatchEvent(new DragEvent('drop', { dataTransfer, bubbles: true, cancelable: true }));
+        },
+        [name, text],
+      );
+    await drop('body.json', '{"Q": [[1]], "K": [[2]], "V": [[3]]}');
+    await page.waitForSelector('#result.old');
+    assert.deepEqual(await opacities(), ['0.4', '0.4', '0.4'], 'after a file is dropped');
+    await answered(page, () => answer.release());
+    assert.deepEqual(await opacities(), ['1', '1', '1']);
+    // A file that cannot be opened leaves the picture as it was.
+    await drop('X.npy', 'no array');
+    await page.waitForFunction(() => document.getElementById('problem').textContent.startsWith('X.npy: not opened'));
+    assert.deepEqual(await opacities(), ['1', '1', '1']);
+  }));
+
+test('numbers from a spreadsheet are called a table, with and without a header row and a header column', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=own');
+    await page.evaluate(() => document.activeElement.blur());
+    const rows = [['1', '2.5'], ['3', '4'], ['-1', '0']]; // prettier-ignore
+    const sheet = (lines) => lines.map((fields) => `${fields.join('\t')}\r\n`).join('');
+    const named = rows.map((row, at) => [`row ${at}`, ...row]);
+    for (const lines of [rows, [['a', 'b'], ...rows], named, [['', 'a', 'b'], ...named]]) {
+      await pasted(page, sheet(lines));
+      assert.match(await note(page), /^A table of 3 × 2 is X now\./, sheet(lines));
+      assert.deepEqual(await request(page), { X: [[1, 2.5], [3, 4], [-1, 0]] }); // prettier-ignore
+    }
+    await openDrawer(page);
+    await answered(page, () => page.fill('#request', sheet(rows)), 'error');
+    assert.match(await page.textContent('#problem'), /a request of words, of a table or CSV/);
+  }));

@@ -160,7 +160,11 @@ test('on paper of both orientations, All fills the sheet, with its numbers', () 
       }, name);
       assert.deepEqual(shown, [`flow ${name}`]);
       const written = texts.map((text) => Number(text.replace('−', '-'))).filter((number) => !Number.isNaN(number));
-      for (const weight of weights) assert.ok(written.some((number) => Math.abs(number - weight) <= 0.1 * weight), `${name}: ${weight}`);
+      for (const weight of weights)
+        assert.ok(
+          written.some((number) => Math.abs(number - weight) <= 0.1 * weight),
+          `${name}: ${weight}`,
+        );
       assert.ok(cell[0] > 30 && cell[1] > 18, `${name}: cells of ${cell}`);
       assert.ok(widest > 0.75 * size.width && widest <= size.width && bottom <= size.height, `${name}: ${widest} wide, down to ${bottom}`);
       await page.evaluate(() => window.dispatchEvent(new Event('afterprint')));
@@ -288,3 +292,18 @@ test('every target has at least 24 × 24 pixels, or a label of this size', async
     });
   }
 });
+
+test('at 200 % the first screen has a part of the matrices, whose numbers can be read', () =>
+  onPage({ viewport: { width: 683, height: 384 }, deviceScaleFactor: 2 }, async (page) => {
+    for (const [i, example] of ['000', '001', '003', '004', 'it', 'own'].entries()) {
+      await open(page, `/?${i}#example=${example}`);
+      const seen = await page
+        .locator('#flow .node')
+        .evaluateAll((nodes) => Math.max(...nodes.map((node) => innerHeight - node.getBoundingClientRect().top)));
+      assert.ok(seen >= 40, `${example}: ${seen} pixels of the matrices are in sight`);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), example);
+    }
+    await open(page, '/?cells#example=000');
+    const { width, height } = await page.locator('#flow [data-node="scores"]').boundingBox();
+    assert.ok(width / 4 >= 24 && height / 4 >= 15, `cells of ${width / 4} × ${height / 4}`);
+  }));

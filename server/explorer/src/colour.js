@@ -54,12 +54,13 @@ export function textOn(name, t) {
 }
 
 // Makes a scale. It is plain data, because it is sent to the worker. lo and hi: the smallest and the largest number of the matrix. least: if
-// it is given, the scale is that of errors: smaller ones are grey, and the others have logarithmic colours, however small they are.
-export function makeScale({ lo, hi, signed, log, palette, dark, least }) {
+// it is given, the scale is that of errors: smaller ones are grey, and the others have logarithmic colours, however small they are. means:
+// 'one' or 'largest' if a pixel that covers several numbers shows their mean; with 'largest', the colours end where nearly all means do.
+export function makeScale({ lo, hi, signed, log, palette, dark, least, means }) {
   const reach = Math.max(Math.abs(lo), Math.abs(hi)) || 1;
   if (least) return { signed, log: true, least, table: dark ? 'errors-dark' : 'errors-light', lo: -reach, hi: reach };
   if (signed) return { signed, log, table: dark ? 'dark' : 'light', lo: -reach, hi: reach };
-  return { signed, log, table: palette, lo: 0, hi: hi > 0 ? hi : 1 };
+  return { signed, log, table: palette, lo: 0, hi: hi > 0 ? hi : 1, means };
 }
 
 // The ranges of the colours for weights of softmax. 'one' ends at 1, so that equal weights always have the same colour. 'largest' ends at
@@ -69,6 +70,8 @@ const FEW = 32;
 export const rangeOf = (chosen, keys) => chosen ?? (keys <= FEW ? 'one' : 'largest');
 
 const DECADES = 6;
+const SAMPLE = 4096; // means
+const MOST = 0.99; // the part of the means that have colours of their own
 
 // Returns the place of a number on a scale, 0 to 1. A logarithmic scale has six decades below the largest number; if it is signed, it is
 // asinh on both sides of 0.
@@ -82,43 +85,59 @@ export function position(scale, x) {
   return x > 0 ? Math.max(0, 1 + Math.log10(x / scale.hi) / DECADES) : 0;
 }
 
-// Paints the pixels of a part of a matrix on a canvas, which gets their size, as for raster().
-export function paintPixels(canvas, matrix, scale, part, side) {
-  const { width, height, pixels } = raster(matrix, scale, part, side);
-  Object.assign(canvas, { width, height });
-  canvas.getContext('2d').putImageData(new ImageData(pixels, width, height), 0, 0);
-  return canvas;
+// Returns where the colours of means end, as {hi, open}, because a few large ones would leave all others without a colour. open: whether
+// larger ones have the last colour. Some of the means are enough to know it.
+function endOf(means) {
+  const step = Math.ceil(means.length / SAMPLE) | 1; // an odd number, which meets all columns
+  const some = means.filter((mean, at) => at % step === 0 && mean > 0).sort();
+  return some.length ? { hi: some[Math.floor(some.length * MOST)], open: true } : {};
 }
 
-// Makes pixels of the part [row0, row1) x [col0, col1) of a row-major matrix, with no side longer than `side`. A pixel that covers several
-// numbers shows the one of largest magnitude. A pixel is transparent if all its numbers are masked, NaN or -Infinity.
+// Paints the pixels of a part of a matrix on a canvas, as for raster(). Returns {bitmap, width, height, scale, reduced}, where bitmap is the canvas.
+export function paintPixels(bitmap, matrix, scale, part, side) {
+  const { pixels, ...made } = raster(matrix, scale, part, side);
+  const { width, height } = made;
+  Object.assign(bitmap, { width, height });
+  bitmap.getContext('2d').putImageData(new ImageData(pixels, width, height), 0, 0);
+  return { bitmap, ...made };
+}
+
+// Makes pixels of the part [row0, row1) x [col0, col1) of a row-major matrix, at most so many as `side` has: a number, or {width, height}.
+// A pixel that covers several numbers shows the one of largest magnitude, or their mean if the scale says so: one large weight would hide
+// a thousand others. A pixel is transparent if all its numbers are masked, NaN or -Infinity. Returns {width, height, pixels, scale,
+// reduced}. scale: the one that the pixels have. reduced: whether pixels are means of several numbers.
 export function raster({ data, cols, mask }, scale, { row0, row1, col0, col1 }, side) {
-  const width = Math.min(side, col1 - col0);
-  const height = Math.min(side, row1 - row0);
-  const colours = table(scale.table);
-  const pixels = new Uint8ClampedArray(width * height * 4);
+  const width = Math.min(side.width ?? side, col1 - col0);
+  const height = Math.min(side.height ?? side, row1 - row0);
+  const values = new Float64Array(width * height);
   for (let y = 0; y < height; y++) {
     const top = row0 + Math.floor((y * (row1 - row0)) / height);
     const bottom = Math.max(top + 1, row0 + Math.floor(((y + 1) * (row1 - row0)) / height));
     for (let x = 0; x < width; x++) {
       const left = col0 + Math.floor((x * (col1 - col0)) / width);
       const right = Math.max(left + 1, col0 + Math.floor(((x + 1) * (col1 - col0)) / width));
-      let best = NaN;
+      let [best, sum, count] = [NaN, 0, 0];
       for (let row = top; row < bottom; row++) {
         for (let at = row * cols + left; at < row * cols + right; at++) {
           const value = data[at];
-          if (!mask?.[at] && value > -Infinity && !(Math.abs(value) <= Math.abs(best))) best = value;
+          if (mask?.[at] || !(value > -Infinity)) continue;
+          if (!(Math.abs(value) <= Math.abs(best))) best = value;
+          sum += value;
+          count++;
         }
       }
-      if (!Number.isNaN(best)) {
-        const colour = indexOf(position(scale, best)) * 3;
-        const pixel = (y * width + x) * 4;
-        pixels[pixel] = colours[colour];
-        pixels[pixel + 1] = colours[colour + 1];
-        pixels[pixel + 2] = colours[colour + 2];
-        pixels[pixel + 3] = 255;
-      }
+      values[y * width + x] = scale.means ? sum / count : best;
     }
   }
-  return { width, height, pixels };
+  const reduced = Boolean(scale.means) && (width < col1 - col0 || height < row1 - row0);
+  const own = reduced && scale.means === 'largest' ? { ...scale, ...endOf(values) } : scale;
+  const colours = table(scale.table);
+  const pixels = new Uint8ClampedArray(width * height * 4);
+  values.forEach((value, at) => {
+    if (Number.isNaN(value)) return;
+    const colour = indexOf(position(own, value)) * 3;
+    pixels.set(colours.subarray(colour, colour + 3), at * 4);
+    pixels[at * 4 + 3] = 255;
+  });
+  return { width, height, pixels, scale: own, reduced };
 }

@@ -373,10 +373,7 @@ export function createCompare(section, tools) {
   const maskOf = (answer, batch, index) => (found.name === 'weights' ? answer.maskOfWeights(batch, index) : null);
 
   // Returns a function that draws a part of a matrix as a picture.
-  const pictureOf = (matrix) => async (picked, part, side) => {
-    const bitmap = paintPixels(document.createElement('canvas'), matrix, picked, part, side);
-    return { bitmap, width: bitmap.width, height: bitmap.height };
-  };
+  const pictureOf = (matrix) => async (picked, part, side) => paintPixels(document.createElement('canvas'), matrix, picked, part, side);
 
   // Draws a small map for each head. They are drawn again if their colours have changed.
   function drawThumbs(scale, how) {

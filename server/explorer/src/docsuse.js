@@ -8,26 +8,6 @@ const KEY = 'ATTENTIOND_KEY';
 
 // ------------------------------------------------------------------------------------------ code
 
-// A request without a body prints the text of its answer, which need not be JSON.
-const withoutBody = {
-  curl: ({ code, key }) => code + (key ? ` -H "Authorization: Bearer $${KEY}"` : ''),
-  python: ({ url, key }) =>
-    `${key ? 'import os\n' : ''}from urllib.error import HTTPError
-from urllib.request import Request, urlopen
-
-request = Request('${url}'${key ? `, headers={'Authorization': 'Bearer ' + os.environ['${KEY}']}` : ''})
-try:
-    print(urlopen(request).read().decode())
-except HTTPError as error:
-    raise SystemExit(f'{error.code} {error.read().decode()}')
-`,
-  javascript: ({ url, key }) =>
-    `const response = await fetch('${url}'${key ? `, { headers: { Authorization: \`Bearer \${process.env.${KEY}}\` } }` : ''});
-if (!response.ok) console.error(response.status, await response.text());
-else console.log(await response.text());
-`,
-};
-
 function go({ url, body, key }) {
   const packages = ['fmt', 'io', 'net/http', 'os', ...(body ? ['strings'] : [])];
   const text = /[`\r]/.test(body) ? JSON.stringify(body) : `\`${body}\``;
@@ -66,7 +46,7 @@ ${body ? '\trequest.Header.Set("Content-Type", "application/json")\n' : ''}${
 export function code(language, request) {
   const url = request.base + request.path;
   if (language === 'go') return go({ ...request, url });
-  if (language === 'curl' || !request.body) return withoutBody[language]({ ...request, url });
+  if (language === 'curl') return request.code + (request.key ? ` -H "Authorization: Bearer $${KEY}"` : '');
   return snippet(language, request);
 }
 

@@ -21,10 +21,10 @@ function lineAndColumn(text, index) {
 // request back. onUnreadable(message, index) is called when a text is no request. sentence(words) returns the request for words.
 // onRefused(title, detail) is called when a file cannot be opened; the text stays then. onHidden(files) is called with a file of hidden
 // states, and onOutputs(files) with the output of a kernel; they are no requests. onTensors(tensors) is called with the matrices that a text
-// names and does not have (files.js). isFor(element) says what is dropped or pasted on an element: `request`, `layers` or `comparison`.
+// names and does not have (files.js). onReading(is) says whether a file or a pasted text is being read. isFor(element) says what is dropped or pasted on an element: `request`, `layers` or `comparison`.
 export function createEditor(
   { area, marks, note, file, drop },
-  { onText, keep, onUnreadable, onRefused, onHidden, onOutputs, onTensors, isFor, sentence },
+  { onText, keep, onUnreadable, onRefused, onHidden, onOutputs, onTensors, onReading, isFor, sentence },
 ) {
   let text = '';
   let place = null;
@@ -105,6 +105,12 @@ export function createEditor(
 
   const load = () => import(new URL(FILES_NAME, import.meta.url));
 
+  // Resolves to what is read, and says so meanwhile.
+  function reading(asked) {
+    onReading(true);
+    return asked.finally(() => onReading(false));
+  }
+
   async function read(files) {
     if (files.length === 1 && !OTHERS.test(files[0].name)) return asRequest(await files[0].text());
     const { readFiles } = await load();
@@ -123,7 +129,7 @@ export function createEditor(
   async function convert(given, as) {
     const mine = ++opened;
     try {
-      const found = await asRequest(given, as);
+      const found = await reading(asRequest(given, as));
       if (mine === opened) take({ note: 'The JSON is the request now.', ...found }, given);
     } catch ({ message, index = 0 }) {
       if (mine !== opened) return;
@@ -155,7 +161,7 @@ export function createEditor(
     if (!files.length) return;
     const mine = ++opened;
     try {
-      const found = await read(files);
+      const found = await reading(read(files));
       if (mine !== opened || !found) return;
       if (found.hidden) return onHidden(files);
       if (found.outputs) return onOutputs(files);

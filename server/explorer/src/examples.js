@@ -14,8 +14,8 @@ const SENTENCE =
 
 const rand = (...shape) => ({ random: 'rand', shape });
 const words = { random: { generator: 'torch', seed: 123 }, text: SENTENCE, embedding_dim: 64 };
-const untrained = (what) =>
-  `The ${what} untrained, and the scores reach the hundreds: nearly all of a row goes to one word. Set a smaller scale, and the attention spreads.`;
+const random = (what) => `See shapes and how numbers flow, not what words mean: ${what} are random. `;
+const untrained = (what) => `${random(`vectors and projections${what}`)}Scores reach the hundreds, so one word gets nearly all of a row.`;
 const randint = { random: 'randint', high: 3, shape: [3, 3] };
 const LARGE = { random: 'randn', shape: [1024, 64] };
 const SMALL = { random: 'normal', shape: [32, 32], std: 0.25 };
@@ -144,7 +144,7 @@ export const EXAMPLES = [
     variants: [
       {
         ...{ id: '001-heads', title: 'four heads', path: '/multi-head-attention' },
-        look: untrained('projections are'),
+        look: untrained(' of all heads'),
         body: {
           ...{ ...words, W_Q: { ...rand(4, 32, 64), discard: oneHead }, W_K: rand(4, 32, 64), W_V: rand(4, 48, 64) },
           weight_layout: 'out_in',
@@ -152,17 +152,17 @@ export const EXAMPLES = [
       },
       {
         ...{ id: '001-head', title: 'one head', path: '/self-attention' },
-        look: untrained('projection is'),
+        look: untrained(''),
         body: { ...words, W_Q: oneHead[0], W_K: oneHead[1], W_V: oneHead[2] },
       },
       {
         ...{ id: '001-vanilla', title: 'no projections', path: '/attention' },
-        look: 'Without projections, each word is most similar to itself: see the diagonal. Softmax leaves almost nothing for the others.',
+        look: `${random('vectors')}Without projections, each word is most similar to itself: see the diagonal.`,
         body: words,
       },
       {
         ...{ id: '001-raw', title: 'no softmax', path: '/attention' },
-        look: 'Without softmax, the scores are the weights. They may be negative, and no row sums to 1.',
+        look: `${random('vectors')}Without softmax, scores are the weights. Some are negative, and no row sums to 1.`,
         body: { ...words, scale: 1, normalization: 'none' },
       },
     ],
@@ -293,13 +293,11 @@ export const MODEL = {
 // The requests that the entry "Your own" begins with.
 export const OWN = {
   ...{ id: 'own', title: 'Your own' },
-  look: 'Paste a text, matrices as Python prints them, CSV or JSON, or drop a file. The page computes while you type.',
+  look: 'Paste a text, a table, CSV, JSON, or matrices as Python prints them, or drop a file. The page computes while you type.',
   variants: [
     {
       ...{ id: 'own', title: 'a sentence', path: '/multi-head-attention' },
-      look:
-        'Paste a text, matrices as Python prints them, CSV or JSON. The embedding and the projections are random here, not trained, ' +
-        'so the weights say nothing about the language.',
+      look: `${random('vectors and projections')}Paste a text, a table, CSV, JSON, or matrices as Python prints them.`,
       body: {
         random: { generator: 'torch', seed: 1 },
         text: 'The animal did not cross the street because it was too tired.',

@@ -8,15 +8,14 @@ import { hideTooltip } from './tooltip.js';
 import { holding, listenToDrag, scaled, within } from './zoom.js';
 
 const MOST_CELLS = 6400; // the worker draws a picture of a larger matrix
-const MOST_PIXELS = 512; // pixels of the longer side of this picture
 const FEW_CELLS = 400; // a matrix of at most so many cells needs no zoom
 const EDGE = 8; // pixels of paper around a saved figure, and above its bar of colours
 // The colours of a figure for a paper.
 export const PRINTED = { ink: '#000000', paper: '#ffffff', hatch: '#8d8a84' };
 
 export class Figure {
-  // on: the functions that the owner gives: {point(cell|null, event), click(cell, event), keydown(event), leave(), zoom(zoomed)}; cell is
-  // {row, col}.
+  // on: the functions that the owner gives: {point(cell|null, event), click(cell, event), keydown(event), leave(), zoom(zoomed), scaled()}; cell is
+  // {row, col}. scaled() is called when a picture has colours of its own.
   constructor(parent, on) {
     this.on = on;
     this.root = make('div', 'figure', parent);
@@ -70,10 +69,23 @@ export class Figure {
     if (!many || this.pixels) defer(this, () => this.paint(!many));
     this.mark(this.marks);
     if (!many) return;
-    const pixels = await picture(scale, part, MOST_PIXELS);
+    const pixels = await picture(scale, part, this.side());
     if (serial !== this.serial || pixels.gone) return;
     this.pixels = { ...pixels, part };
     defer(this, () => this.paint(true));
+    this.on.scaled?.();
+  }
+
+  // Returns the pixels that the picture of a large matrix has on the screen.
+  side() {
+    const on = (length) => Math.ceil(length * window.devicePixelRatio);
+    return { width: on(this.box.plotWidth), height: on(this.box.plotHeight) };
+  }
+
+  // Returns what the bar of colours shows: the scale, and what a number is.
+  legend() {
+    const { given, pixels } = this;
+    return { scale: pixels?.scale ?? given.scale, measure: pixels?.reduced ? `mean ${given.measure} in a pixel` : given.measure };
   }
 
   // latest: whether no newer picture will follow.
@@ -86,7 +98,7 @@ export class Figure {
   // Returns the settings that the painter takes.
   shown() {
     const { box, range, pixels, given } = this;
-    return { ...given, box, range, pixels, size: cellSize(box, range) };
+    return { ...given, ...this.legend(), box, range, pixels, size: cellSize(box, range) };
   }
 
   zoomable() {
@@ -166,7 +178,7 @@ export class Figure {
     const { box, measure } = shown;
     if (printed) {
       const scale = { ...shown.scale, table: shown.scale.table.replace('dark', 'light') };
-      const pixels = shown.pixels && { ...(await shown.picture(scale, shown.pixels.part, MOST_PIXELS)), part: shown.pixels.part };
+      const pixels = shown.pixels && { ...(await shown.picture(scale, shown.pixels.part, this.side())), part: shown.pixels.part };
       Object.assign(shown, { scale, pixels, colours: PRINTED });
     }
     const width = barWidth(box.plotWidth);

@@ -1,19 +1,19 @@
 // flow.js draws all matrices of an answer as one would on a blackboard. Each matrix stands where its multiplication needs it: the left
-// factor beside the product, and the right factor above it, so that a row and a column meet in their cell. All are on one canvas; over each
-// of them lies an element that has its marks. The owner says what is marked and what follows from a click.
+// factor beside the product, and the right factor above it, perhaps in the line before, so that a row and a column meet in their cell. All
+// are on one canvas; over each of them lies an element that has its marks. The owner says what is marked and what follows from a click.
 import { defer } from './defer.js';
 import { make, makeWith, setBox } from './dom.js';
 import { elide, widthOf, wholeRange } from './geometry.js';
 import { movedCell } from './keyboard.js';
 import { formatNumber } from './numbers.js';
 import { PRINTED } from './figure.js';
-import { CanvasSurface, paintCells } from './paint.js';
+import { CanvasSurface, paintCells, READABLE } from './paint.js';
 import { transposed } from './projections.js';
 import { stepNamed } from './steps.js';
 import { sourceOf } from './request.js';
 import { mixedOf, stepOf } from './way.js';
 
-const CELL = { width: 58, height: 34 }; // pixels; the largest cell
+const CELL = { width: 58, height: 48 }; // pixels; the largest cell
 const RATIO = 1.9; // a cell is at most so many times as wide as it is high
 const FEW = 8; // rows or columns; more of them become narrower, so that the other matrices keep their room
 const SQUEEZE = { words: [0.75, 30], dimensions: [0.35, 18] }; // how: an exponent, and the room of the longest side in cells of a short one
@@ -22,16 +22,27 @@ const INSIDE = 14; // pixels between a factor and the product
 const BETWEEN = 30; // pixels between two multiplications without a word
 const BANDS = 12; // pixels between two lines of multiplications
 const LABEL = { longest: 84, least: 10, turned: 62 }; // pixels; the longest label, the lowest row with one, and the longest upright one
+const LINE = 12; // pixels; a line of labels above columns
+const LINES = 3; // most lines of them
 const SQUEEZED = 0.9; // a label may be so narrow in parts of its width
 const LARGEST = 1.8; // if cells of the largest size leave room, the picture is drawn so many times as large, with its text
 export const NARROW = 640; // pixels; a narrower stage scrolls
 const PLAIN = 6400; // cells; more are painted as a picture
 const PIXELS = 256; // of the longer side of such a picture
 const CANVAS = { className: 'flow-canvas', ariaHidden: 'true' };
+// Sets of right factors that may stand in the line above that of their product.
+const RAISED = [[], ['v'], ['W_O'], ['v', 'W_O'], ['k', 'v'], ['k', 'v', 'W_O']];
+const EACH = 0.97; // one line more must make the cells larger by this factor
 const LABELLED = ['X', 'context', 'value_context', 'q']; // matrices with words beside their rows
 
 // Returns a place of a matrix as it is drawn, or the place of what is drawn, because Kᵀ alone is turned.
 const turnedOf = (id, { row, col }) => (id === 'k' ? { row: col, col: row } : { row, col });
+
+// Returns how many lines take labels, of which each has the room of so many columns then. 0: they must be turned.
+function linesFor(widest, column) {
+  const lines = Math.max(1, Math.ceil((widest * SQUEEZED) / column));
+  return lines > LINES ? 0 : lines;
+}
 
 // Returns the room of so many rows or columns, in cells of a short side. kind: what one of them stands for (steps.js).
 function units(count, kind) {
@@ -66,11 +77,20 @@ function blocksOf(answer, has, opOf) {
   return blocks.filter(({ cells }) => cells.length);
 }
 
-// Returns the sizes of a line of blocks: {columns: [{units, before}], fixed, heights: [units of line 0 and 1]}. before: the pixels before a
-// column.
-function measureBand(blocks, nodes, margin, labels) {
+// Returns the pixels between columns and the room of the columns.
+function lengthOf(columns) {
+  const total = (name) => columns.reduce((sum, one) => sum + one[name], 0);
+  return { fixed: total('before'), units: total('units') };
+}
+
+const columnOf = (columns, id) => columns.findIndex(({ column }) => column.some((cell) => cell.id === id));
+
+// Returns the sizes of a line of blocks: {columns: [{units, before, column, op}], heights: [units of line 0 and 1], upper, lengths}. before:
+// the pixels before a column. op: what leads to it. upper: the pixels of the words above Kᵀ. lengths: of all that stands side by side.
+function measureBand(blocks, nodes, { margin, labels, raised }) {
   const columns = [];
   const heights = [0, 0];
+  const here = ({ id, y }) => y || !raised.includes(id);
   blocks.forEach(({ op, cells }, place) => {
     const last = Math.max(...cells.map(({ x }) => x));
     for (let x = 0; x <= last; x++) {
@@ -78,17 +98,37 @@ function measureBand(blocks, nodes, margin, labels) {
       if (!column.length) continue;
       const labelled = !place || (!x && column.some(({ id }) => LABELLED.includes(id)));
       const gap = Math.max(labelled ? margin + (place ? INSIDE : 0) : BETWEEN, op ? widthOf(op) + 16 : 0);
-      columns.push({ units: Math.max(...column.map(({ id }) => nodes.get(id).wide)), before: x && columns.length ? INSIDE : gap, column });
+      const units = Math.max(...column.map(({ id }) => nodes.get(id).wide));
+      columns.push({ units, before: x && columns.length ? INSIDE : gap, column, op: column[0] === cells[0] && op });
     }
-    for (const { id, y } of cells) heights[y] = Math.max(heights[y], nodes.get(id).high);
+    for (const cell of cells.filter(here)) heights[cell.y] = Math.max(heights[cell.y], nodes.get(cell.id).high);
   });
-  const upper = blocks.some(({ cells }) => cells.some(({ id }) => id === 'k')) ? labels : 0;
-  const total = (name) => columns.reduce((sum, one) => sum + one[name], 0);
-  return { columns, heights, upper, fixed: total('before'), units: total('units') };
+  const upper = blocks.some(({ cells }) => cells.some((cell) => cell.id === 'k' && here(cell))) ? labels : 0;
+  return { columns, heights, upper, lengths: [lengthOf(columns)] };
+}
+
+// Returns the bands of lines of blocks. A raised factor stands in the lower line of the band above: Kᵀ before the other matrices there, and
+// any other one after them.
+function bandsOf(lines, nodes, given) {
+  const bands = lines.map((line) => measureBand(line, nodes, given));
+  for (const id of given.raised) {
+    const at = bands.findIndex(({ columns }) => columnOf(columns, id) >= 0);
+    const [above, { columns }] = bands.slice(at - 1, at + 1);
+    const number = columnOf(columns, id);
+    above.heights[1] = Math.max(above.heights[1], nodes.get(id).high);
+    above.beside ??= [...above.columns];
+    if (id === 'k') {
+      above.start = columns.slice(0, number + 1);
+      above.beside.unshift(...above.start, { before: BETWEEN, units: 0 });
+      if (!above.heights[0]) above.upper = given.labels;
+    } else above.beside.push({ ...columns[number], before: given.margin }, ...columns.slice(number + 1));
+    above.lengths[1] = lengthOf(above.beside);
+  }
+  return bands;
 }
 
 // Returns where all matrices stand, in a room: {width, height, boxes: Map of id -> {left, top, width, height}, ops}. It tries every way to
-// divide the blocks into lines, and takes the one with the largest cells.
+// divide the blocks into lines, with the right factors in their own line or in the one above, and takes the one with the largest cells.
 function arrange(blocks, nodes, room, margin, labels) {
   let best = null;
   for (let cut = 0; cut < 2 ** (blocks.length - 1); cut++) {
@@ -97,45 +137,64 @@ function arrange(blocks, nodes, room, margin, labels) {
       lines.at(-1).push(block);
       if (at < blocks.length - 1 && cut & (1 << at)) lines.push([]);
     });
-    const bands = lines.map((line) => measureBand(line, nodes, margin, labels));
-    const fixed = bands.reduce((sum, { heights, upper }) => sum + TITLE * (heights[0] ? 2 : 1) + upper, BANDS * (bands.length - 1));
-    const all = bands.reduce((sum, { heights }) => sum + heights[0] + heights[1], 0);
-    let width = Math.min(CELL.width, ...bands.map((band) => (room.width - band.fixed - 2) / band.units));
-    let height = room.height === Infinity ? Math.max(width / 1.6, 17) : (room.height - fixed) / all;
-    height = Math.min(CELL.height, height);
-    width = Math.min(width, RATIO * Math.max(height, 1));
-    const breaks = lines.length > 1 && lines.some((line) => line.slice(0, -1).some((block) => block.breaks)) ? 0.45 : 1;
-    const score = Math.min(width, RATIO * height) * breaks - lines.length * 0.01;
-    if (width > 0 && height > 0 && (!best || score > best.score))
-      best = { score, bands, lines, width, height: Math.min(height, 1.25 * width) };
+    const breaks = lines.some((line) => line.slice(0, -1).some((block) => block.breaks)) ? 0.45 : 1;
+    const lineOf = (id) => lines.findIndex((line) => line.some(({ cells }) => cells.some((cell) => cell.id === id)));
+    const canRise = (ids) => ids.every((id) => lineOf(id) > 0) && (ids[0] !== 'k' || lineOf('k') === lineOf('v')); // on both sides
+    for (const raised of RAISED.filter(canRise)) {
+      const bands = bandsOf(lines, nodes, { margin, labels, raised });
+      const fixed = bands.reduce((sum, { heights, upper }) => sum + TITLE * (heights[0] ? 2 : 1) + upper, BANDS * (bands.length - 1));
+      const all = bands.reduce((sum, { heights }) => sum + heights[0] + heights[1], 0);
+      const widths = bands.flatMap(({ lengths }) => lengths.map((one) => (room.width - one.fixed - 2) / one.units));
+      let width = Math.min(...widths);
+      let height = room.height === Infinity ? Math.max(width / 1.6, 17) : (room.height - fixed) / all;
+      width = Math.min(width, RATIO * Math.max(height, 1));
+      height = Math.min(height, 1.25 * width);
+      // The largest cells are the best, as long as their numbers can be read.
+      const worth = Math.min(1, width / READABLE.width) * breaks * EACH ** lines.length;
+      const score = Math.sqrt(width * height) * worth - raised.length * 0.001;
+      if (!(width > 0 && height > 0) || score <= best?.score) continue;
+      height = Math.min(height, CELL.height);
+      width = Math.min(width, CELL.width, RATIO * Math.max(height, 1));
+      const placed = place({ bands, raised, width, height, margin }, nodes, room);
+      if (placed.widest < room.width + 1) best = { ...placed, score };
+    }
   }
-  return best && place(best, nodes, room);
+  return best;
 }
 
-function place({ bands, lines, width, height }, nodes, room) {
+function place({ bands, raised, width, height, margin }, nodes, room) {
   const boxes = new Map();
   const ops = [];
-  const widest = Math.max(...bands.map((band) => band.fixed + band.units * width));
-  const indent = Math.max(0, (room.width - widest) / 2);
-  let top = 0;
-  bands.forEach(({ columns, heights, upper }, at) => {
+  let [top, bottom, end] = [0, 0, 0]; // of this band; of the lower line above it, and where that ends
+  for (const { columns, heights, upper, start = [] } of bands) {
     const under = top + upper + (heights[0] ? TITLE + heights[0] * height : 0) + TITLE; // the top of the lower line
-    let left = indent;
-    const firsts = new Set(lines[at].map(({ cells }) => cells.find(({ x }) => x === Math.min(...cells.map((cell) => cell.x)))));
-    for (const { column, units: wide, before } of columns) {
+    const isRaised = ({ id, y }) => !y && raised.includes(id);
+    const { fixed, units } = lengthOf(start);
+    let left = start.length ? fixed + units * width + BETWEEN : 0;
+    columns.forEach(({ column, units: wide, before, op }, number) => {
+      const from = left;
       left += before;
-      for (const { id, y } of column) {
-        const [w, h] = [nodes.get(id).wide * width, nodes.get(id).high * height];
-        boxes.set(id, { left, top: y ? under : under - TITLE - h, width: w, height: h });
+      // A product moves to the right until its raised factor has the room that it needs.
+      const next = columns[number + 1];
+      if (next?.column.some((cell) => isRaised(cell) && cell.id !== 'k')) left = Math.max(left, end + margin - next.before - wide * width);
+      for (const cell of column) {
+        const [w, h] = [nodes.get(cell.id).wide * width, nodes.get(cell.id).high * height];
+        boxes.set(cell.id, { left, top: cell.y ? under : (isRaised(cell) ? bottom : under - TITLE) - h, width: w, height: h });
       }
-      const first = lines[at].find(({ op, cells }) => op && cells.includes(column[0]) && firsts.has(column[0]));
       const y = under + (nodes.get(column.at(-1).id).high * height) / 2;
-      if (first) ops.push({ text: first.op, left: left - before, right: left, y, leads: left - before >= indent + 1 });
+      if (op) ops.push({ text: op, left: from, right: left, y, leads: from > 0 });
       left += wide * width;
-    }
-    top = under + heights[1] * height + BANDS;
-  });
-  return { width: room.width, widest: widest + 2, height: top - BANDS + 2, boxes, ops, cell: width };
+    });
+    end = left;
+    bottom = under + heights[1] * height;
+    top = bottom + BANDS;
+  }
+  const all = [...boxes.values()];
+  const widest = Math.max(...all.map((box) => box.left + box.width)) + 2;
+  const indent = Math.max(0, (room.width - widest) / 2);
+  for (const one of [...all, ...ops]) one.left += indent;
+  for (const op of ops) op.right += indent;
+  return { width: room.width, widest, height: bottom + 2, boxes, ops, cell: width };
 }
 
 export class Flow {
@@ -189,10 +248,12 @@ export class Flow {
     const fit = (zoom) => {
       const within = (upper) => arrange(blocks, this.nodes, { width: room.width / zoom, height: tall / zoom }, margin, upper);
       this.zoom = zoom;
-      this.layout = within(12);
-      // Labels that are wider than a column, even if they are squeezed, are turned, if the column has room for a turned one.
-      this.across = this.layout && widest * SQUEEZED > this.columnOf(this.layout);
-      if (this.across) this.layout = within(this.columnOf(this.layout) < LABEL.least ? 0 : Math.min(widest, LABEL.turned) + 4);
+      this.layout = within(LINE);
+      if (!this.layout) return;
+      // Labels that are wider than a column stand in several lines, or are turned, if the column has room for a turned one.
+      const column = this.columnOf(this.layout);
+      const lines = linesFor(widest, column);
+      if (lines !== 1) this.layout = within(lines * LINE || (column < LABEL.least ? 0 : Math.min(widest, LABEL.turned) + 4));
     };
     fit(1);
     if (!this.layout) return;
@@ -298,19 +359,23 @@ export class Flow {
     const words = id === 'v' || LABELLED.includes(id) || (id === 'weights' && !this.nodes.has('q'));
     const kind = { X: 'both', v: 'key', context: 'key', value_context: 'key' }[id] ?? 'query';
     if (words && size.height >= LABEL.least) {
-      const room = id === 'v' ? (this.nodes.get('weights')?.box.width ?? 60) + INSIDE - 6 : Math.min(LABEL.longest, box.left - 6);
+      const beside = (one) => one.left < box.left && one.top < box.top + box.height && box.top < one.top + one.height;
+      const ends = [...this.nodes.values()].filter((node) => beside(node.box)).map((node) => node.box.left + node.box.width);
+      const room = Math.min(LABEL.longest, box.left - Math.max(0, ...ends) - 6);
       for (let row = 0; row < matrix.rows; row++)
         on.text(elide(label(kind)(row), room), box.left - 5, box.top + (row + 0.5) * size.height, { colour: ink, align: 'right' });
     }
     const above = size.width >= LABEL.least ? this.labelsAbove(id) : null;
     const widest = above ? Math.max(...above.map(widthOf)) : 0;
-    const across = id === 'k' ? this.across : widest * SQUEEZED > size.width;
+    const lines = linesFor(widest, size.width);
+    const most = lines * size.width;
     above?.forEach((text, col) => {
-      const shown = elide(text, across ? LABEL.turned : size.width / SQUEEZED);
-      const placed = across ? { align: 'left', turned: true } : { align: 'center', most: size.width - 1 };
-      on.text(shown, box.left + (col + 0.5) * size.width, box.top - (across ? 4 : 7), { colour: ink, ...placed });
+      const shown = elide(text, lines ? most / SQUEEZED : LABEL.turned);
+      const placed = lines ? { align: 'center', most: most - 1 } : { align: 'left', turned: true };
+      const y = box.top - (lines ? 7 + (col % lines) * LINE : 4);
+      on.text(shown, box.left + (col + 0.5) * size.width, y, { colour: ink, ...placed });
     });
-    const higher = !above ? 9 : across ? Math.min(LABEL.turned, widest) + 14 : 20;
+    const higher = !above ? 9 : lines ? lines * LINE + 8 : Math.min(LABEL.turned, widest) + 14;
     const room = Math.min(box.width + INSIDE - 2, this.layout.width - box.left);
     const title = this.on.title(id);
     const short = widthOf(title) * 1.08 > room ? elide(title.split(/ =|,/)[0], room) : title; // a bold text is wider

@@ -54,7 +54,7 @@ export function layOut({ rows, cols, rowLabels, colLabels, names, width, most = 
   const left = leftMargin(rows, rowLabels, width, names.rows);
   const room = Math.max(40, width - left - 2);
   const highest = Math.min(most, Math.max(tallest / rows, rows <= FEW_ROWS ? COMFORTABLE : 0));
-  const square = rows === cols;
+  const square = rows === cols && rows <= FEW_ROWS; // a larger map takes the width
   const cellWidth = Math.min(most, room / cols, square ? highest : most);
   const cellHeight = square ? cellWidth : Math.min(Math.max(cellWidth, rows <= FEW_ROWS ? 13 : 1), highest);
   const plotWidth = Math.round(cellWidth * cols);

@@ -9,7 +9,7 @@ import { createOneLayer } from './onelayer.js';
 import { BAR_HEIGHT, paintBar } from './paint.js';
 import { paintMap } from './thumbs.js';
 
-const SIDE = 64; // most pixels of a side of a small map; a pixel of a larger matrix shows the largest of several weights
+const SIDE = 64; // most pixels of a side of a small map; a pixel of a larger matrix shows the mean of several weights
 const MOST_LAYERS = 48;
 const MOST_HEADS = 32;
 const MANY = 400; // maps; the browser paints more of them only where they are in sight
@@ -52,7 +52,8 @@ export function createGrid(root, tools, on) {
 
   const scaleOf = ({ hi, cols }) => {
     const { palette, log, dark, range } = given.look;
-    return makeScale({ lo: 0, hi: rangeOf(range, cols) === 'one' ? 1 : hi, signed: false, log, palette, dark });
+    const means = rangeOf(range, cols);
+    return makeScale({ lo: 0, hi: means === 'one' ? 1 : hi, signed: false, log, palette, dark, means });
   };
 
   // ---------------------------------------------------------------- the small maps
@@ -103,7 +104,7 @@ export function createGrid(root, tools, on) {
       given.hidden && `Without ${special}, rows sum to less than 1, because the numbers stay those of the model.`,
       !opened && layers.length > MOST_LAYERS && `The first ${MOST_LAYERS} of ${layers.length} layers are here.`,
       !opened && count > MOST_HEADS && `The first ${MOST_HEADS} of ${count} heads are here.`,
-      !opened && Math.max(rows, cols) > SIDE && `A pixel shows the largest of several weights, because a map has ${rows} × ${cols}.`,
+      !opened && Math.max(rows, cols) > SIDE && `A pixel shows the mean of several weights, because a map has ${rows} × ${cols}.`,
       (opened ? isRollout : rollout) &&
         'Rollout is what all layers together take from each word: the mean over heads, plus the word itself.',
       isRollout && 'A number of it is a row of the last layer times a column of the rollout of the layers below.',
@@ -143,7 +144,10 @@ export function createGrid(root, tools, on) {
   function barOf() {
     const [{ cols }] = given.layers[0].heads;
     const own = rangeOf(given.look.range, cols) !== 'one';
-    return { scale: scaleOf({ hi: 1, cols }), measure: own ? 'part of the largest weight of its map' : 'weight' };
+    return {
+      scale: scaleOf({ hi: 1, cols }),
+      measure: own ? `part of the largest ${cols > SIDE ? 'pixel' : 'weight'} of its map` : 'weight',
+    };
   }
 
   // Resolves to what a file of all maps has (paint.js). printed: whether it is for a paper.

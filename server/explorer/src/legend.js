@@ -23,7 +23,7 @@ export function drawBar(canvas, { scale, measure, plotWidth, colours }) {
   const width = barWidth(plotWidth);
   const size = { width, height: BAR_HEIGHT };
   setBox(canvas, size);
-  const ariaLabel = `Colours: ${measure} from ${formatNumber(scale.lo, 3)} to ${formatNumber(scale.hi, 3)}`;
+  const ariaLabel = `Colours: ${measure} from ${formatNumber(scale.lo, 3)} to ${formatNumber(scale.hi, 3)}${scale.open ? ' or more' : ''}`;
   Object.assign(canvas, { role: 'img', ariaLabel });
   paintBar(new CanvasSurface(canvas, size, window.devicePixelRatio), { scale, title: measure, width, colours });
 }

@@ -132,7 +132,7 @@ const editor = createEditor(
   { area: $('request'), marks: $('marks'), note: $('request-note'), file: $('file'), drop: document.body },
   {
     ...{ onText: takeText, keep: keepRequest, onUnreadable: refuseText, onRefused: notice },
-    ...{ onHidden: openHidden, onOutputs: openOutputs, onTensors: client.hold },
+    ...{ onHidden: openHidden, onOutputs: openOutputs, onTensors: client.hold, onReading: setOld },
     sentence: (words) => formatJSON({ ...OWN.variants[0].body, text: words }),
     isFor: (element) => (state.layers?.holds(element) ? 'layers' : state.compared?.holds(element) ? 'comparison' : 'request'),
   },
@@ -259,7 +259,7 @@ function refuse(found, status = found.title) {
 function refuseText(message, index) {
   state.summary = state.sent = null;
   showOptions();
-  const detail = message ?? 'The page can make a request of words, of CSV, and of matrices as Python prints them.';
+  const detail = message ?? 'The page can make a request of words, of a table or CSV, and of matrices as Python prints them.';
   refuse({ title: 'This is not JSON: a request begins with {', detail, index, unread: !message }, 'This is not JSON');
 }
 
@@ -476,6 +476,7 @@ function takeText(text, replaced, labels = [], path = undefined, captured = null
     Object.assign(state, FRESH, { example: OWN.id, labels, captured });
     options.forget();
     drawExamples();
+    setOld(true);
   }
   const body = parse(text);
   if (body && typeof body === 'object') state.path = replaced ? (path ?? pathFor(body)) : pathAfter(state.path, body);
@@ -582,8 +583,14 @@ function hideOld() {
   }, LATE);
 }
 
+// Dims the picture while it is older than what the user has pasted or dropped.
+function setOld(is) {
+  $('result').classList.toggle('old', is);
+}
+
 function showNew() {
   clearTimeout(state.hiding);
+  setOld(false);
   if (!$('result').classList.contains('waiting')) return;
   $('result').classList.remove('waiting');
   if (document.activeElement === document.body) state.focus?.focus({ preventScroll: true });
@@ -618,7 +625,8 @@ function describeExample(arrived = false) {
   else if (!arrived) state.drafts.delete(variant.id);
   const own = example === OWN;
   const body = other && !own ? parse(text) : null;
-  const note = captured?.look ?? variant.look ?? example.look;
+  const drawn = !own || text.includes('"random"'); // the note of a sentence says that its numbers are random
+  const note = captured?.look ?? (drawn && variant.look ? variant.look : example.look);
   const known = () => (typeof note !== 'function' ? note : isShown() ? note(state.answer) : '');
   const told = body === undefined ? '' : (body && changes({ path, body }, variant, example.name && 'example')) || known();
   // A finger cannot point without touching.

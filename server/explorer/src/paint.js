@@ -4,7 +4,7 @@ import { css, position, textOn } from './colour.js';
 import { axes, FONT, ticks, widthOf } from './geometry.js';
 import { formatNumber } from './numbers.js';
 
-const READABLE = { width: 38, height: 22 }; // a cell of this size has room for its number
+export const READABLE = { width: 38, height: 22 }; // a cell of this size has room for its number
 const SQUEEZED = 1.15; // a number may be so many times as wide as its cell, because it can be squeezed
 const HATCHING = 5; // the distance of the lines of the hatching
 const BAR = { width: 200, thick: 8, title: 13, below: 16 }; // the bar of colours, with room for its title and for its numbers
@@ -67,6 +67,7 @@ export class CanvasSurface {
     context.beginPath();
     context.rect(...inside);
     context.clip();
+    context.imageSmoothingEnabled = bitmap.width > place[2] * this.ratio; // a smaller picture would lose rows and columns
     context.drawImage(bitmap, ...place);
     context.restore();
   }
@@ -220,12 +221,13 @@ export function paintFigure(on, shown) {
   else paintCells(on, { ...shown, numbers: true });
 }
 
-// Returns the numbers that a bar of colours names, and whether its scale is logarithmic, as {at, value}, where at is 0 to 1.
+// Returns the numbers that a bar of colours names, as {at, text}, where at is 0 to 1.
 function marksOf(scale) {
-  const { lo, hi, log, signed, least } = scale;
+  const { lo, hi, log, signed, least, open } = scale;
   const decades = least ? [-1, -least / hi, least / hi, 1] : signed ? [-1, -0.1, 0, 0.1, 1] : [1e-6, 1e-4, 1e-2, 1];
   const values = log ? decades.map((part) => part * hi) : ticks(lo, hi);
-  return values.map((value) => ({ value, at: Math.min(Math.max(position(scale, value), 0), 1) }));
+  const marks = values.map((value) => ({ text: formatNumber(value, 3), at: Math.min(Math.max(position(scale, value), 0), 1) }));
+  return open ? [...marks.filter(({ at }) => at < 0.7), { text: `≥ ${formatNumber(hi, 2)}`, at: 1 }] : marks;
 }
 
 // Returns the width of the bar of colours below a figure whose cells are so wide.
@@ -242,8 +244,7 @@ export function paintBar(on, { scale, title, width, colours }) {
     on.cell((i * width) / steps, BAR.title, width / steps + overlap, BAR.thick, css(scale.table, value));
   }
   let free = -Infinity; // a number is left out if it would touch the one before it
-  for (const { at, value } of marksOf(scale)) {
-    const text = formatNumber(value, 3);
+  for (const { at, text } of marksOf(scale)) {
     const half = widthOf(text) / 2;
     const x = Math.min(Math.max(at * width, half), width - half);
     if (x - half < free) continue;

@@ -5,8 +5,6 @@ import { matrices, measured, rank, split } from './matrices.js';
 const WEIGHTS = ['W_Q', 'W_K', 'W_V', 'W_O'];
 const MOST = 200_000; // numbers of a drawn matrix that the page asks for
 
-const transposedRows = (rows) => rows[0].map((_, col) => rows.map((row) => row[col]));
-
 // Returns the transpose of a matrix.
 export function transposed({ rows, cols, data }) {
   const turned = new Float64Array(data.length);
@@ -17,9 +15,8 @@ export function transposed({ rows, cols, data }) {
 // Returns a weight matrix of a request as [1][head], or null if it is not given in numbers. value: its numbers, from the request or drawn.
 export function weightOf(name, value, body, heads) {
   if (!Array.isArray(value) || !Array.isArray(value[0])) return null;
-  const outIn = body.weight_layout === 'out_in';
   const all = rank(value) === 3 ? value : [value];
-  const found = matrices(outIn ? all.map(transposedRows) : all, 0)[0];
+  const found = matrices(all, 0)[0].map(body.weight_layout === 'out_in' ? transposed : (matrix) => matrix);
   if (name === 'W_O') return found.length > 1 ? null : [found];
   const count = name === 'W_Q' ? body.heads : (body.kv_heads ?? body.heads);
   const packed = found.length === 1 && Number.isInteger(count) && count > 1 && heads > 1 && found[0].cols % count === 0;

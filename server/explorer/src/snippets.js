@@ -51,39 +51,43 @@ const writers = {
   ],
   python: ({ url, text, key, file, headers }) => [
     file && `# The request is in ${file}: download it first.`,
-    'import json',
+    text && 'import json',
     key && 'import os',
     'from urllib.error import HTTPError',
     'from urllib.request import Request, urlopen\n',
-    `body = ${file ? `open('${file}', 'rb').read()` : `${python(text)}.encode()`}`,
+    text && `body = ${file ? `open('${file}', 'rb').read()` : `${python(text)}.encode()`}`,
     `headers = {${headers}}`,
     key && "headers['Authorization'] = 'Bearer ' + os.environ['ATTENTIOND_KEY']",
     'try:',
-    `    answer = json.load(urlopen(Request(${quoted(url)}, body, headers)))`,
+    text
+      ? `    answer = json.load(urlopen(Request(${quoted(url)}, body, headers)))`
+      : `    print(urlopen(Request(${quoted(url)}, headers=headers)).read().decode())`,
     'except HTTPError as error:',
     "    raise SystemExit(f'{error.code} {error.read().decode()}')",
-    'print(json.dumps(answer))',
+    text && 'print(json.dumps(answer))',
   ],
   javascript: ({ url, text, key, file, headers }) => [
     file && `// The request is in ${file}: download it first. A module of Node.js; a page takes it from a file input.`,
     file && "import { readFile } from 'node:fs/promises';\n",
-    `const body = ${file ? `await readFile('${file}')` : javascript(text)};`,
+    text && `const body = ${file ? `await readFile('${file}')` : javascript(text)};`,
     `const headers = { ${headers} };`,
     key && 'headers.Authorization = `Bearer ${process.env.ATTENTIOND_KEY}`;',
-    `const response = await fetch(${quoted(url)}, { method: 'POST', headers, body });`,
-    'const answer = await response.json();',
-    'if (!response.ok) console.error(response.status, JSON.stringify(answer));',
-    'else console.log(JSON.stringify(answer));',
+    `const response = await fetch(${quoted(url)}, { ${text ? "method: 'POST', headers, body" : 'headers'} });`,
+    `const answer = ${text ? 'JSON.stringify(await response.json())' : 'await response.text()'};`,
+    'if (!response.ok) console.error(response.status, answer);',
+    'else console.log(answer);',
   ],
 };
 
-// Returns the code that sends `body` (an object, or its text) to base + path and prints the answer. language: 'curl', 'python' or
+// Returns the code that sends `body` (an object, or its text) to base + path and prints the answer. Without a body it is a GET, whose answer
+// need not be JSON; curl always has a body. language: 'curl', 'python' or
 // 'javascript' (a module for Node.js 18 or a browser). key: whether the code sends the key in the environment variable ATTENTIOND_KEY; the
 // key itself is never in the code.
 export function snippet(language, { base, path, body, key = false }) {
   const text = bodyText(body);
   const file = fileOf(text);
-  const types = hasHeld(text) ? ['Content-Type: application/vnd.safetensors', `Accept: ${JSON_TYPE}`] : [`Content-Type: ${JSON_TYPE}`];
+  const held = ['Content-Type: application/vnd.safetensors', `Accept: ${JSON_TYPE}`];
+  const types = hasHeld(text) ? held : text ? [`Content-Type: ${JSON_TYPE}`] : [];
   const headers = types.map((type) => `'${type.replace(': ', "': '")}'`).join(', ');
   return `${writers[language]({ url: base.replace(/\/$/, '') + path, text, key, file, types, headers })
     .filter(Boolean)
@@ -91,7 +95,7 @@ export function snippet(language, { base, path, body, key = false }) {
 }
 
 // Returns the text of a body as it is in the code and in body.json.
-export const bodyText = (body) => (typeof body === 'string' ? body : formatJSON(body));
+export const bodyText = (body = '') => (typeof body === 'string' ? body : formatJSON(body));
 
 // Returns the name of the file that the code for this text of a body reads, or null if the body is in the code.
 export const fileOf = (text) => (hasHeld(text) ? 'request.safetensors' : text.length > LONG ? 'body.json' : null);

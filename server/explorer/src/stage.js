@@ -105,6 +105,7 @@ export class Stage {
         made.reset.hidden = !zoomed;
         this.paintBars(made);
       },
+      scaled: () => made.drawBar?.(),
     });
     made.bars = makeWith('canvas', row, { className: 'bars', hidden: true, role: 'img' });
     const whole = { className: 'quiet reset', hidden: true };
@@ -156,8 +157,7 @@ export class Stage {
       const whole = part ?? wholeRange(matrix);
       const own = this.printing || answer.own || !place; // the page draws it itself: a browser that prints does not wait for the worker
       if (!own) return this.act.picture({ name: mean ? 'mean' : name, ...place, mask: maskName, scale, part: whole, side });
-      const bitmap = paintPixels(make('canvas'), { ...matrix, mask }, scale, whole, side);
-      return { bitmap, width: bitmap.width, height: bitmap.height };
+      return paintPixels(make('canvas'), { ...matrix, mask }, scale, whole, side);
     };
   }
 
@@ -179,9 +179,9 @@ export class Stage {
     const { palette, log, dark } = state;
     const ends = both.map((one) => one.reach ?? one); // all states have the colours of the largest one
     const lo = Math.min(...ends.map((one) => one.lo));
-    const fixed = name === 'gates' || (!signed && rangeOf(state.range, answer.keys) === 'one');
-    const hi = fixed ? 1 : Math.max(...ends.map((one) => one.hi));
-    return makeScale({ lo, hi, signed, log, palette, dark });
+    const range = name === 'gates' ? 'one' : rangeOf(state.range, answer.keys);
+    const hi = range === 'one' && !signed ? 1 : Math.max(...ends.map((one) => one.hi));
+    return makeScale({ lo, hi, signed, log, palette, dark, means: name === 'weights' && range });
   }
 
   fileName(name, head) {
@@ -210,12 +210,14 @@ export class Stage {
     if (!fresh) this.act.say(this.sentence());
   }
 
-  // Returns the room for the picture. On a low or narrow window, the height of the stage is that of what it shows, so the room is a part of
-  // the window.
+  // Returns the room for the picture. On a narrow window, the height of the stage is that of what it shows, so the room is a part of the
+  // window. On one that is also low, as at 200 %, the page scrolls, and the picture is as high as its numbers need.
   room() {
     if (this.printing) return SHEETS.portrait;
     const { clientWidth: width, clientHeight } = this.root;
-    return { width, height: matchMedia('(max-width: 900px)').matches ? Math.max(window.innerHeight - 200, 200) : clientHeight };
+    if (!matchMedia('(max-width: 900px)').matches) return { width, height: clientHeight };
+    const scrolls = matchMedia('(max-height: 30rem)').matches && !document.body.dataset.embed;
+    return { width, height: scrolls ? Infinity : Math.max(window.innerHeight - 200, 200) };
   }
 
   resized() {
@@ -377,11 +379,13 @@ export class Stage {
     for (const one of feet) {
       const { figure, head } = one.figure ? one : this.panes[0];
       const { bar, meta, menu } = one.foot;
-      const { matrix: shown, scale } = figure.given;
+      const { matrix: shown } = figure.given;
       menu.name(two ? `${step.title}, head ${head}` : step.title);
       // Lines have a legend of their own.
       Object.assign(bar.style, { marginLeft: `${figure.box.left}px`, visibility: this.lined() ? 'hidden' : '' });
-      defer(bar, () => drawBar(bar, { scale, measure: step.measure, plotWidth: figure.box.plotWidth, colours: this.colours }));
+      const drawn = () => drawBar(bar, { ...figure.legend(), plotWidth: figure.box.plotWidth, colours: this.colours });
+      (one.figure ? one : this.panes[0]).drawBar = () => defer(bar, drawn);
+      defer(bar, drawn);
       meta.replaceChildren(
         make('span', 'shape', null, `${matrix.rows} × ${matrix.cols}`),
         makeRange(shown),
@@ -472,7 +476,7 @@ export class Stage {
   // is written covers the lower part. The title of the matrix is seen, too.
   reveal(id, covered) {
     const box = this.flow.nodes.get(id)?.element.getBoundingClientRect();
-    if (!box || this.size.width >= NARROW) return;
+    if (!box || (this.size.width >= NARROW && this.size.height < Infinity)) return;
     const room = window.innerHeight - this.parts.written.offsetHeight - covered;
     const top = covered + Math.max((room - box.height) / 2, 2 * TITLE);
     window.scrollBy({ top: box.top - top, behavior: 'instant' });

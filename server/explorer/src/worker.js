@@ -302,8 +302,9 @@ function draw({ id, name, batch, head, mask, scale, part, side }) {
   const matrix = kept[name]?.[batch]?.[head];
   if (!matrix) return self.postMessage({ id, gone: true });
   const shown = { ...matrix, mask: mask ? kept[mask]?.[batch]?.[head]?.bits : null };
-  const bitmap = paintPixels(new OffscreenCanvas(1, 1), shown, scale, part, side).transferToImageBitmap();
-  self.postMessage({ id, bitmap, width: bitmap.width, height: bitmap.height }, [bitmap]);
+  const made = paintPixels(new OffscreenCanvas(1, 1), shown, scale, part, side);
+  const bitmap = made.bitmap.transferToImageBitmap();
+  self.postMessage({ ...made, id, bitmap }, [bitmap]);
 }
 
 self.onmessage = async ({ data: message }) => {

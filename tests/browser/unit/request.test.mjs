@@ -214,6 +214,22 @@ test('colours: 0 is the middle of signed numbers, the largest stands for those u
   assert.deepEqual([...hidden.pixels.subarray(0, 4)], [0x44, 0x01, 0x54, 255]);
 });
 
+test('a pixel of weights is their mean, and the colours of means end where nearly all of them do', () => {
+  const n = 400;
+  const data = Float64Array.from({ length: n * n }, (_, at) => (at % n === 7 ? 0.9 : at % n < n / 2 ? 0.0004 : 0.0002));
+  const whole = { row0: 0, row1: n, col0: 0, col1: n };
+  const weights = (means) => makeScale({ lo: 0, hi: 0.9, signed: false, log: false, palette: 'viridis', means });
+  const { pixels, scale, reduced } = raster({ data, cols: n }, weights('largest'), whole, { width: 200, height: 100 });
+  assert.equal(reduced, true);
+  assert.ok(Math.abs(scale.hi - 0.0004) < 1e-9 && scale.open, 'one column does not take the colours of the others');
+  const green = (x) => pixels[4 * x + 1];
+  assert.ok(green(3) === 0xe7 && green(50) === 0xe7 && green(150) < 200, [green(3), green(50), green(150)].join());
+  const fixed = raster({ data, cols: n }, weights('one'), whole, 200);
+  assert.deepEqual([fixed.scale.hi, fixed.scale.open], [0.9, undefined]);
+  const part = raster({ data, cols: n }, weights('largest'), { ...whole, row1: 100, col1: 100 }, 200);
+  assert.deepEqual([part.reduced, part.scale.hi], [false, 0.9], 'a pixel of one number has the colour of its number');
+});
+
 function packs() {
   try {
     return Boolean(new CompressionStream('deflate-raw'));
