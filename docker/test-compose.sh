@@ -197,7 +197,6 @@ try_notebooks() { # [OPTION...]
 upgrade() {
     local old new answers=$work/answers-before
     old=$(image attentiond:last)
-    new=$(image attentiond)
     # The page stays this one, and whoever gets new sources keeps the secrets.
     mv docker "$work/docker"
     cp -r "$work/before/docker" .
@@ -214,7 +213,8 @@ upgrade() {
     mv docker "$work/docker-before"
     mv "$work/docker" .
     run_page 'A new version without a lost request' 1
-    [ "$(image attentiond)" = "$new" ] || fail "the same sources give another image"
+    new=$(image attentiond)
+    [ "$old" != "$new" ] || fail "this version has the image of the one before"
     replace_all
     have_image "$new"
     try_notebooks --requests "$work/before/tests/notebooks" --compare "$answers"
