@@ -67,8 +67,8 @@ version_of() { # FOLDER: prints the version of the sources there
     sed -n 's/^#define ATTN_VERSION  *"\(.*\)"/\1/p' "$1/lib/include/attention.h"
 }
 
-build() { # FOLDER: builds the image attentiond of the sources there
-    (use_engine && cd "$1/docker" && docker compose build) >"$work/build" 2>&1 ||
+build() { # FOLDER: builds the image of the sources there. With more replicas, podman-compose would build it for each.
+    (use_engine && cd "$1/docker" && REPLICAS=1 docker compose build) >"$work/build" 2>&1 ||
         { cat "$work/build" >&2; fail "the build of $1 fails"; }
 }
 
