@@ -67,8 +67,8 @@ version_of() { # FOLDER: prints the version of the sources there
     sed -n 's/^#define ATTN_VERSION  *"\(.*\)"/\1/p' "$1/lib/include/attention.h"
 }
 
-build() { # FOLDER: builds the image attentiond of the sources there
-    (use_engine && cd "$1/docker" && docker compose build) >"$work/build" 2>&1 ||
+build() { # FOLDER: builds the image of the sources there. With more replicas, podman-compose would build it for each.
+    (use_engine && cd "$1/docker" && REPLICAS=1 docker compose build) >"$work/build" 2>&1 ||
         { cat "$work/build" >&2; fail "the build of $1 fails"; }
 }
 
@@ -197,7 +197,6 @@ try_notebooks() { # [OPTION...]
 upgrade() {
     local old new answers=$work/answers-before
     old=$(image attentiond:last)
-    new=$(image attentiond)
     # The page stays this one, and whoever gets new sources keeps the secrets.
     mv docker "$work/docker"
     cp -r "$work/before/docker" .
@@ -214,7 +213,8 @@ upgrade() {
     mv docker "$work/docker-before"
     mv "$work/docker" .
     run_page 'A new version without a lost request' 1
-    [ "$(image attentiond)" = "$new" ] || fail "the same sources give another image"
+    new=$(image attentiond)
+    [ "$old" != "$new" ] || fail "this version has the image of the one before"
     replace_all
     have_image "$new"
     try_notebooks --requests "$work/before/tests/notebooks" --compare "$answers"
