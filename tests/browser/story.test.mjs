@@ -46,7 +46,7 @@ for (const stored of [true, false]) {
       const without = await story(page);
       const then = without.next.find(({ word }) => word === 'Turner')?.probability ?? 0;
       assert.ok(then < next[0].probability / 2, `${then} is not less than half of ${next[0].probability}`);
-      assert.match(await told(page), /With all heads and words it expects Turner .*; without the head “repeated names”, Turner has/);
+      assert.match(await told(page), /With all heads and words it expects “Turner” .*\. Without the head “repeated names”, “Turner” has/);
       assert.ok(Object.values(without.layers[1][0].data).every((weight) => weight === 0));
       await switchHead(page, '1.0');
       assert.equal((await story(page)).next[0].word, 'Turner');
@@ -56,18 +56,18 @@ for (const stored of [true, false]) {
 test('unknown words and words that are too many are said, and the layer of a head is shown as a flow', () =>
   onModel(true, async (page) => {
     await type(page, 'Anna Smith met Zorro and Annna . anna');
-    assert.match(await page.textContent('.story .note'), /leaves out “Zorro”/);
+    assert.match(await page.textContent('.story .note'), /leaves out what it does not know: “Zorro”.*“Annna”.*“was”/);
     assert.deepEqual((await story(page)).words, ['Anna', 'Smith', 'met', 'and', '.', 'Anna']);
     // A near word takes the place of the unknown one, and of no other.
-    await answered(page, () => page.click('.story .note div:nth-child(2) button'));
+    await answered(page, () => page.click('.story .note button:text-is("Anna")'));
     assert.equal(await page.inputValue('#story-text'), 'Anna Smith met Zorro and Anna . anna');
     assert.deepEqual((await story(page)).words, ['Anna', 'Smith', 'met', 'and', 'Anna', '.', 'Anna']);
     await type(page, 'one two three four five six seven eight the');
-    assert.match(await page.textContent('.story .note'), /It does not know 2 more\./);
+    assert.match(await page.textContent('.story .note'), / and 2 more\. /);
     await type(page, 'the old cat . '.repeat(20));
     assert.match(await page.textContent('.story .note'), /at most; the last \d+ are left out/);
     await page.fill('#story-text', 'Zorro');
-    await page.waitForFunction(() => /Type words that it knows/.test(document.querySelector('.story .note').textContent));
+    await page.waitForFunction(() => /The last sentence that the model knew is still shown/.test(document.querySelector('.story .note').textContent));
     await type(page, 'Anna Smith . Anna');
     await answered(page, () => page.click('[data-story="0.0"]'));
     await page.click('[data-frame="flow"]');
@@ -137,12 +137,18 @@ test('one word is chosen in all parts of the view: the lines, the words above an
     await page.click('.story-lines [data-query="4"].lines-word');
     await page.waitForFunction(() => document.querySelectorAll('[data-word]')[4].ariaPressed === 'true');
     assert.match((await chosen()).written, /^cross → /);
-    // What the model expects belongs to the chosen word, and a click writes on from there.
+    // What the model expects belongs to the chosen word. A click writes on behind the last word, and takes no word away.
     assert.match(await told(page), /^After “cross”, the model expects /);
+    assert.equal(await page.locator('.story-next button').count(), 0);
+    await page.click(`[data-word="${last}"]`);
+    await page.waitForSelector('.story-next button');
     const [{ word }] = (await story(page)).next;
     await answered(page, () => page.click('.story-next button'));
-    assert.deepEqual((await story(page)).words, [...words.slice(0, 5), word]);
-    assert.equal(await page.inputValue('#story-text'), `Anna Smith did not cross ${word}`);
+    assert.deepEqual((await story(page)).words, [...words, word]);
+    assert.equal((await chosen()).row, words.length);
+    // A sentence that is typed has its last word chosen, and not its full stop.
+    await type(page, 'Anna met Ben .');
+    assert.equal((await chosen()).row, 2);
   }));
 
 // What the words of each button show: the head, the word that is chosen, and what it looks at most.
@@ -162,6 +168,7 @@ test('each named head has words that show what it looks at', () =>
       assert.equal(await page.getAttribute(`[data-story="${layer}.${head}"]`, 'aria-pressed'), 'true', name);
       const { cols, data } = layers[layer][head];
       const given = words.map((_, j) => Object.values(data)[row * cols + j]);
+      assert.match(await page.textContent('.story .note'), new RegExp(`^(A word|“${word}”)`), name);
       const sum = looked.reduce((total, other) => total + (given[words.indexOf(other)] ?? 0), 0);
       assert.ok(sum > 0.5, `${name}: ${word} gives ${sum} to ${looked}`);
     }
@@ -182,13 +189,48 @@ test('the temperature flattens what is expected, a hidden word is seen by no oth
     const { layers } = await story(page);
     for (const { cols, data } of layers.flat())
       words.forEach((_, i) => assert.equal(Object.values(data)[i * cols + 1] > 0, i === 1, `word ${i} and the hidden one`));
-    assert.match(await told(page), /With all heads and words it expects Smith .*; without the word “Smith”, Smith has/);
+    assert.match(await told(page), /With all heads and words it expects “Smith” .*\. Without the word “Smith”, “Smith” has/);
     assert.match(page.url(), /unseen=1/);
+    await type(page, `Anna Smith met Ben . Anna`);
+    assert.equal(await page.inputValue('#story-hide'), '1', 'the same word is hidden in another sentence');
+    await type(page, `Anna Turner met Ben . Anna`);
+    assert.equal(await page.inputValue('#story-hide'), '', 'another word is not');
     const lines = () => page.evaluate(() => document.querySelectorAll('.story-lines .lines-line').length);
     const few = await lines();
     await page.check('#story-every');
     await page.waitForFunction((least) => document.querySelectorAll('.story-lines .lines-line').length > least, few);
     assert.equal(await page.locator('.story-lines .lines-legend li').count(), 6);
+  }));
+
+test('paper has all words of the lines, each line ends at its words, and nothing to press is printed', () =>
+  onModel(true, async (page) => {
+    await page.setViewportSize({ width: 1366, height: 660 });
+    await page.click('.story-samples button');
+    await page.waitForSelector('.story-lines .lines-line');
+    await page.emulateMedia({ media: 'print' });
+    await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
+    const { words } = await story(page);
+    const row = await page.evaluate(() => window.explorer.state.row);
+    const shown = await page.evaluate(() => {
+      const box = (element) => element.getBoundingClientRect();
+      const middle = (element) => (box(element).top + box(element).bottom) / 2;
+      const middles = (side) => [...document.querySelectorAll(`.story-lines .lines-word[data-${side}]`)].map(middle).sort((a, b) => a - b);
+      const svg = box(document.querySelector('.story-lines .lines-svg'));
+      const [, , , high] = document.querySelector('.story-lines .lines-svg').getAttribute('viewBox').split(' ').map(Number);
+      const ends = [...document.querySelectorAll('.story-lines .lines-line')].map((line) => {
+        const numbers = line.getAttribute('d').match(/[\d.]+/g).map(Number);
+        return [numbers[1], numbers.at(-1)].map((y) => svg.top + (y * svg.height) / high).concat(Number(line.dataset.key));
+      });
+      const pressed = [...document.querySelectorAll('.story :is(input, select, summary, .story-samples button)')];
+      return { queries: middles('query'), keys: middles('key'), ends, seen: pressed.filter((one) => box(one).height > 0).length };
+    });
+    assert.deepEqual([shown.queries.length, shown.keys.length], [words.length, words.length]);
+    assert.equal(shown.seen, 0);
+    assert.ok(shown.ends.length > 0);
+    for (const [from, to, key] of shown.ends) {
+      assert.ok(Math.abs(from - shown.queries[row]) < 2, `a line begins at ${from}, and its query is at ${shown.queries[row]}`);
+      assert.ok(Math.abs(to - shown.keys[key]) < 2, `a line ends at ${to}, and its key is at ${shown.keys[key]}`);
+    }
   }));
 
 test('a link shows the same words, head and switches; axe-core finds nothing', () =>
@@ -213,7 +255,7 @@ test('a link shows the same words, head and switches; axe-core finds nothing', (
       await page.goto('about:blank');
       await page.goto(url.replace('off=1.1', 'off=-1.0,1.-1,0.5,2.0,1.0.0,0,1.1'));
       await done(page);
-      assert.match(await told(page), /; without the head “said of whom”, /);
+      assert.match(await told(page), / Without the head “said of whom”, /);
       assert.equal(await page.locator('.story-heads input:not(:checked)').count(), 1);
       assert.deepEqual(await story(page), before);
       await page.setViewportSize({ width: 390, height: 844 });

@@ -106,7 +106,7 @@ class Lines {
     this.layer = make('div', 'lines-layer', this.space);
     this.queries = new Column('query', 'queries', this.layer);
     this.stage = make('div', 'lines-stage', this.layer);
-    this.svg = makeSVG('svg', { class: 'lines-svg', 'aria-hidden': 'true' }, this.stage);
+    this.svg = makeSVG('svg', { class: 'lines-svg', 'aria-hidden': 'true', preserveAspectRatio: 'none' }, this.stage);
     this.keys = new Column('key', 'keys', this.layer);
     this.columns = { query: this.queries, key: this.keys };
     this.note = make('p', 'lines-note', this.root);
@@ -128,6 +128,12 @@ class Lines {
     on(this.layer, 'click', (event) => this.lock(this.wordOf(event.target)));
     on(this.root, 'keydown', (event) => this.keydown(event));
     new ResizeObserver(() => this.later()).observe(this.root);
+    for (const [event, height] of Object.entries({ beforeprint: 'none', afterprint: '' })) {
+      on(window, event, () => {
+        this.scroll.style.maxHeight = height; // paper does not scroll
+        this.render();
+      });
+    }
   }
 
   wordOf(target) {

@@ -13,13 +13,26 @@ const TYPING = 250; // milliseconds from the last key to the computation
 const SHOWN = 6; // next words, and unknown words
 const MARK = '.'; // between the layer and the head of a head that is off, in the address
 
-// Words in which one can see what a head does: the layer and the head, and the word that is chosen.
+// Sentences in which one can see what a head does: the layer and the head, the word that is chosen, and what one sees.
 const SAMPLES = [
-  { text: 'The animal did not cross the street because it was too tired .', layer: 0, head: 1, word: 'it' },
-  { text: 'A dog chased a cat . Anna saw the', layer: 1, head: 2, word: 'the' },
-  { text: 'Anna Smith met Ben Nelson . later Anna', layer: 1, head: 0, word: 'Anna' },
-  { text: 'Anna drank some tea because it was', layer: 1, head: 1, word: 'was' },
+  {
+    ...{ text: 'The animal did not cross the street because it was too tired .', layer: 0, head: 1, word: 'it' },
+    says: 'A word sees only the words before it. “tired” comes later, so “it” looks at the animal and at the street.',
+  },
+  {
+    ...{ text: 'A dog chased a cat . Anna saw the', layer: 1, head: 2, word: 'the' },
+    says: '“the” looks at what was named before, because the story may speak of it again.',
+  },
+  {
+    ...{ text: 'Anna Smith met Ben Nelson . later Anna', layer: 1, head: 0, word: 'Anna' },
+    says: '“Anna” looks at the word after the earlier “Anna”, and the model expects this word again.',
+  },
+  {
+    ...{ text: 'Anna drank some tea because it was', layer: 1, head: 1, word: 'was' },
+    says: '“was” looks at “it”. In layer 0 “it” has looked at the tea, so the model expects what tea can be.',
+  },
 ];
+const TENSE = 'All its stories are in the past: it knows “was”, “had” and “did”, but not “is”, “has” and “does”.';
 
 // Makes the view in an empty element. tools: {post(path, body), stored(), take(path, text, labels, shown), words, lines(place), tell(title, detail),
 // say(text)}. stored() resolves to the stored layers of the server. take() makes a request that of the page; shown: what the
@@ -41,7 +54,7 @@ export async function createStory(root, tools) {
   const label = makeWith('label', root, { className: 'story-text', textContent: 'Words ' });
   const area = makeWith('input', label, { id: 'story-text', autocomplete: 'off', spellcheck: false });
   const note = makeWith('p', root, { className: 'note', role: 'status' });
-  const samples = make('p', 'story-samples', root, 'Look at ');
+  const samples = make('p', 'story-samples', root, 'Sentences for ');
   for (const sample of SAMPLES) makeButton(samples, model.names[sample.layer][sample.head], () => open(sample), { title: sample.text });
   const row = make('div', 'story-row', root);
   const heads = makeWith('div', row, { className: 'story-heads', role: 'group', ariaLabel: 'Heads of both layers' });
@@ -52,10 +65,10 @@ export async function createStory(root, tools) {
   const next = make('div', 'story-next', row);
   const lead = make('p', 'lead', next);
   const list = make('ol', '', next);
-  const warm = makeWith('label', next, { textContent: 'temperature ' });
+  const warm = makeWith('label', next, { textContent: 'temperature of the next word ' });
   const slider = makeWith('input', warm, { id: 'story-temperature', type: 'range', min: -1, max: 1, step: 0.02, value: 0 });
   const degree = make('output', '', warm, '1');
-  const hide = makeWith('label', next, { textContent: 'hide from all other words ' });
+  const hide = makeWith('label', next, { textContent: 'a word that no other sees ' });
   const hidden = makeWith('select', hide, { id: 'story-hide' });
   const known = makeWith('details', root, { className: 'note' });
   makeWith('summary', known, { textContent: `The ${model.words.length} words that the model knows` });
@@ -65,16 +78,19 @@ export async function createStory(root, tools) {
 
   // Says what the model leaves out, and offers words that are written nearly alike.
   function tell({ words, unknown, left }) {
-    note.replaceChildren();
     const all = [...new Set(unknown)];
-    for (const word of all.slice(0, SHOWN)) {
-      const near = nearWords(model, word);
-      const line = make('div', '', note, `The model leaves out “${word}”: it does not know it.${near.length ? ' It knows ' : ''}`);
-      near.forEach((other) => makeButton(line, other, () => write(replaceWord(area.value, word, other)), { title: `Write it in place of “${word}”` }));
-    }
-    if (all.length > SHOWN) make('div', '', note, `It does not know ${all.length - SHOWN} more.`);
-    if (left) make('div', '', note, `The model reads ${model.places} words at most; the last ${left} are left out.`);
-    if (!words.length) make('div', '', note, 'Type words that it knows. Until then, the words before are shown.');
+    note.replaceChildren(all.length ? 'The model leaves out what it does not know: ' : '');
+    all.slice(0, SHOWN).forEach((word, at) => {
+      note.append(`${at ? ', ' : ''}“${word}”`);
+      for (const other of nearWords(model, word))
+        makeButton(note, other, () => write(replaceWord(area.value, word, other)), { title: `Write it in place of “${word}”` });
+    });
+    const said = [
+      all.length && `${all.length > SHOWN ? ` and ${all.length - SHOWN} more` : ''}. ${TENSE}`,
+      left && `The model reads ${model.places} words at most; the last ${left} are left out.`,
+      !words.length && 'The last sentence that the model knew is still shown.',
+    ];
+    note.append(said.filter(Boolean).join(' '));
   }
 
   function write(text) {
@@ -82,25 +98,32 @@ export async function createStory(root, tools) {
     run();
   }
 
-  // Shows words in which one can see what a head does.
-  function open({ text, layer, head, word }) {
-    [area.value, chosen, off, unseen] = [text, { layer, head }, [], null];
-    run(wordsOf(model, text).words.lastIndexOf(word));
+  // Puts a word behind the last one, and chooses it.
+  function writeOn(word) {
+    area.value = `${area.value.trimEnd()} ${word}`;
+    run(Math.min(ran.words.length, model.places - 1));
   }
 
-  // Runs the model for the words of the field. chosenRow: the word that is chosen then, or null for the last one.
+  // Shows a sentence in which one can see what a head does.
+  async function open({ text, layer, head, word, says }) {
+    [area.value, chosen, off, unseen] = [text, { layer, head }, [], null];
+    await run(wordsOf(model, text).words.lastIndexOf(word));
+    note.textContent = says;
+  }
+
+  // Runs the model for the words of the field. chosenRow: the word that is chosen then, or null for the last one that is no mark.
   async function run(chosenRow = null) {
     const mine = ++asked;
     const found = wordsOf(model, area.value);
     const { words } = found;
     tell(found);
     if (!words.length) return;
-    if (unseen >= words.length) unseen = null;
+    if (words[unseen] !== ran?.words[unseen]) unseen = null; // another word stands there now
     try {
       const all = await runTrained(model, words, tools.post, { stored });
       const part = off.length || unseen !== null ? await runTrained(model, words, tools.post, { stored, off, hidden: unseen }) : all;
       if (mine !== asked) return;
-      [whole, ran, locked] = [all, part, chosenRow ?? words.length - 1];
+      [whole, ran, locked] = [all, part, chosenRow ?? Math.max(0, words.findLastIndex((word) => /\w/.test(word)))];
     } catch (error) {
       return mine === asked && tools.tell('The model cannot be computed', error.message);
     }
@@ -123,17 +146,17 @@ export async function createStory(root, tools) {
   // Returns the place of the word that is chosen.
   const chosenAt = () => locked ?? ran.words.length - 1;
   const expected = ({ sums }) => nextOf(model, sums[chosenAt()], temperatureAt(Number(slider.value)));
-  const percent = (probability) => `${formatNumber(100 * probability, 2)} %`;
+  const percent = (probability) => (probability < 5e-4 ? '≈ 0 %' : `${formatNumber(100 * probability, 2)} %`);
 
   function sentence() {
     const [first, second] = expected(ran);
-    const likely = `After “${ran.words[chosenAt()]}”, the model expects ${first.word} (${percent(first.probability)}), then ${second.word} (${percent(second.probability)}).`;
+    const likely = `After “${ran.words[chosenAt()]}”, the model expects “${first.word}” (${percent(first.probability)}), then “${second.word}” (${percent(second.probability)}).`;
     if (ran === whole) return likely;
     const [before] = expected(whole);
     const now = expected(ran).find(({ word }) => word === before.word);
     const heads = off.map(([layer, head]) => `the head “${model.names[layer][head]}”`);
     const words = unseen === null ? [] : [`the word “${ran.words[unseen]}”`];
-    return `${likely} With all heads and words it expects ${before.word} (${percent(before.probability)}); without ${[...heads, ...words].join(' and ')}, ${before.word} has ${percent(now.probability)}.`;
+    return `${likely} With all heads and words it expects “${before.word}” (${percent(before.probability)}). Without ${[...heads, ...words].join(' and ')}, “${before.word}” has ${percent(now.probability)}.`;
   }
 
   function drawHeads() {
@@ -173,9 +196,9 @@ export async function createStory(root, tools) {
     list.replaceChildren();
     for (const { word, probability } of expected(ran).slice(0, SHOWN)) {
       const item = make('li', '', list);
-      // The word comes after the one that is chosen, in the place of what stands there.
-      const on = () => write([...ran.words.slice(0, chosenAt() + 1), word].join(' '));
-      makeButton(make('span', '', item), word, on, { className: 'quiet', title: 'Write on with this word' });
+      const place = make('span', '', item);
+      if (chosenAt() < ran.words.length - 1) place.textContent = word;
+      else makeButton(place, word, () => writeOn(word), { className: 'quiet', title: 'Write on with this word' });
       make('i', '', make('span', 'track', item)).style.width = `${Math.max(1, 100 * probability)}%`;
       make('b', '', item, percent(probability));
     }

@@ -60,11 +60,11 @@ function distance(a, b) {
   return row[b.length];
 }
 
-// Returns up to `count` words of the model that are written nearly like a word, the nearest first. At most half of the letters differ.
+// Returns up to `count` words of the model that are written nearly like a word, the nearest first. At most a third of the letters differ.
 export function nearWords(model, word, count = 3) {
   const far = (known) => distance(word.toLowerCase(), known.toLowerCase());
   const all = model.words.map((known) => ({ known, far: far(known) })).sort((a, b) => a.far - b.far);
-  return all.slice(0, count).flatMap(({ known, far }) => (2 * far <= Math.max(word.length, known.length) ? [known] : []));
+  return all.slice(0, count).flatMap(({ known, far }) => (3 * far <= Math.max(word.length, known.length) ? [known] : []));
 }
 
 // Says whether a server has the layers of this model. listed: the layers of the answer to GET /layers. An operator may serve other folders.
