@@ -118,7 +118,7 @@ alive 8080
 say "$suite: installed; $(beside curl -fs http://127.0.0.1:8080/version)"
 [ "$(inside systemctl is-enabled attentiond)" = enabled ] || fail "the service does not start with the machine"
 beside /usr/bin/python3 docker/try-notebooks.py http://127.0.0.1:8080 || fail "wrong answers"
-beside curl -fs http://127.0.0.1:8080/layers/story.1 | grep -q '"d_model":64' || fail "the trained model is not served"
+beside curl -fs http://127.0.0.1:8080/layers/story.1 | grep -q '"d_model":96' || fail "the trained model is not served"
 inside sh -c 'dpkg -L attentiond libattention1 libattention-dev | grep . | xargs -d "\n" stat -c "%U:%G %n"' \
     >"$work/owners"
 if grep -v '^root:root ' "$work/owners"; then

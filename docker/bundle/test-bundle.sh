@@ -48,7 +48,7 @@ start() { # WHERE COMMAND...: starts the daemon, waits for the first answer, and
     say "$where: first answer after $((($(now) - begin) / 1000000)) ms"
     /usr/bin/python3 docker/try-notebooks.py "$url" >"$work/notebooks" ||
         { cat "$work/notebooks" >&2; fail "$where: wrong answers"; }
-    curl -fs "$url/layers/story.1" | grep -q '"d_model":64' || fail "$where: the trained model is not served"
+    curl -fs "$url/layers/story.1" | grep -q '"d_model":96' || fail "$where: the trained model is not served"
     exec {said}<&-
 }
 refused() { # WHAT PATTERN COMMAND...: the command ends with an error, in one line that matches

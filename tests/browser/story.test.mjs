@@ -64,6 +64,12 @@ test('unknown words and words that are too many are said, and the layer of a hea
     assert.deepEqual((await story(page)).words, ['Anna', 'Smith', 'met', 'and', 'Anna', '.', 'Anna']);
     await type(page, 'one two three four five six seven eight the');
     assert.match(await page.textContent('.story .note'), / and 2 more\. /);
+    // “isn’t” is two words, and a word that nobody can read is not written whole.
+    await type(page, 'Anna isn’t tired');
+    await answered(page, () => page.click('.story .note button'));
+    assert.match(await page.inputValue('#story-text'), /^Anna \w+ not tired$/);
+    await type(page, `Anna ${'x'.repeat(20_000)}`);
+    assert.match(await page.textContent('.story .note'), /: “x{30}…”\. /);
     await type(page, 'the old cat . '.repeat(20));
     assert.match(await page.textContent('.story .note'), /at most; the last \d+ are left out/);
     await page.fill('#story-text', 'Zorro');
@@ -174,6 +180,22 @@ test('each named head has words that show what it looks at', () =>
     }
   }));
 
+test('the explanation of a sentence is not written under another one', () =>
+  onModel(true, async (page) => {
+    let waiting = null;
+    await page.route('**/layers/story.0/attention', async (route) => {
+      if (!waiting) await new Promise((go) => (waiting = go));
+      await route.continue();
+    });
+    await page.click('.story-samples button:nth-child(1)');
+    await page.waitForTimeout(100);
+    await answered(page, () => page.click('.story-samples button:nth-child(3)'));
+    waiting();
+    await page.waitForFunction(() => /^“Anna” looks at/.test(document.querySelector('.story .note').textContent));
+    await page.evaluate(() => new Promise((go) => setTimeout(go, 500)));
+    assert.match(await page.textContent('.story .note'), /^“Anna” looks at/);
+  }));
+
 test('the temperature flattens what is expected, a hidden word is seen by no other, and lines of all heads are in one picture', () =>
   onModel(true, async (page) => {
     const chances = async () => (await story(page)).next.map(({ probability }) => probability);
@@ -240,6 +262,7 @@ test('a link shows the same words, head and switches; axe-core finds nothing', (
       await type(page, 'Ben Nelson liked Ben');
       await answered(page, () => page.click('[data-story="0.1"]'));
       await switchHead(page, '1.1');
+      await answered(page, () => page.selectOption('#story-hide', '1'));
       const url = page.url();
       const before = await story(page);
       await picture(page, 'story');
@@ -249,13 +272,14 @@ test('a link shows the same words, head and switches; axe-core finds nothing', (
       await done(page);
       await page.waitForSelector('[data-story="0.1"][aria-pressed="true"]');
       assert.equal(await page.isChecked('[data-story="switch 1.1"]'), false);
+      assert.equal(await page.inputValue('#story-hide'), '1');
       assert.deepEqual(await story(page), before);
       // A link cannot switch off what is no head of the model.
       assert.match(url, /off=1\.1/);
       await page.goto('about:blank');
       await page.goto(url.replace('off=1.1', 'off=-1.0,1.-1,0.5,2.0,1.0.0,0,1.1'));
       await done(page);
-      assert.match(await told(page), / Without the head “said of whom”, /);
+      assert.match(await told(page), / Without the head “said of whom” and the word “Nelson”, /);
       assert.equal(await page.locator('.story-heads input:not(:checked)').count(), 1);
       assert.deepEqual(await story(page), before);
       await page.setViewportSize({ width: 390, height: 844 });

@@ -84,7 +84,7 @@ export async function fromHash(text) {
   for (const name of NUMBERS) {
     const value = Number(hash.get(name));
     const sound = PLACES.includes(name) ? Number.isInteger(value) : value <= 1;
-    if (hash.has(name) && value >= 0 && sound) state[name] = value;
+    if (hash.get(name) && value >= 0 && sound) state[name] = value;
   }
   for (const name of FLAGS) state[name] = hash.has(name);
   for (const name of TEXTS) if (hash.has(name)) state[name] = hash.get(name).slice(0, LONGEST);

@@ -11,6 +11,7 @@ import { isStored, loadTrained, nearWords, nextOf, replaceWord, requestOf, runTr
 
 const TYPING = 250; // milliseconds from the last key to the computation
 const SHOWN = 6; // next words, and unknown words
+const LONGEST = 30; // letters of an unknown word that are shown
 const MARK = '.'; // between the layer and the head of a head that is off, in the address
 
 // Sentences in which one can see what a head does: the layer and the head, the word that is chosen, and what one sees.
@@ -81,7 +82,7 @@ export async function createStory(root, tools) {
     const all = [...new Set(unknown)];
     note.replaceChildren(all.length ? 'The model leaves out what it does not know: ' : '');
     all.slice(0, SHOWN).forEach((word, at) => {
-      note.append(`${at ? ', ' : ''}“${word}”`);
+      note.append(at ? ', “' : '“', makeWith('bdi', null, { textContent: word.length > LONGEST ? `${word.slice(0, LONGEST)}…` : word }), '”');
       for (const other of nearWords(model, word))
         makeButton(note, other, () => write(replaceWord(area.value, word, other)), { title: `Write it in place of “${word}”` });
     });
@@ -95,6 +96,11 @@ export async function createStory(root, tools) {
 
   function write(text) {
     area.value = text;
+    edited();
+  }
+
+  function edited() {
+    if (wordsOf(model, area.value).words[unseen] !== ran?.words[unseen]) unseen = null; // another word stands there now
     run();
   }
 
@@ -107,18 +113,18 @@ export async function createStory(root, tools) {
   // Shows a sentence in which one can see what a head does.
   async function open({ text, layer, head, word, says }) {
     [area.value, chosen, off, unseen] = [text, { layer, head }, [], null];
-    await run(wordsOf(model, text).words.lastIndexOf(word));
-    note.textContent = says;
+    if (await run(wordsOf(model, text).words.lastIndexOf(word))) note.textContent = says;
   }
 
-  // Runs the model for the words of the field. chosenRow: the word that is chosen then, or null for the last one that is no mark.
+  // Runs the model for the words of the field. chosenRow: the word that is chosen then, or null for the last one that is no mark. Resolves to
+  // true if the page shows them then.
   async function run(chosenRow = null) {
     const mine = ++asked;
     const found = wordsOf(model, area.value);
     const { words } = found;
     tell(found);
     if (!words.length) return;
-    if (words[unseen] !== ran?.words[unseen]) unseen = null; // another word stands there now
+    if (unseen >= words.length) unseen = null;
     try {
       const all = await runTrained(model, words, tools.post, { stored });
       const part = off.length || unseen !== null ? await runTrained(model, words, tools.post, { stored, off, hidden: unseen }) : all;
@@ -129,6 +135,7 @@ export async function createStory(root, tools) {
     }
     await show();
     tools.say(sentence());
+    return mine === asked;
   }
 
   // Makes the layer of the chosen head the request of the page, and draws the model.
@@ -220,7 +227,7 @@ export async function createStory(root, tools) {
 
   area.addEventListener('input', () => {
     clearTimeout(timer);
-    timer = setTimeout(run, TYPING);
+    timer = setTimeout(edited, TYPING);
   });
   every.addEventListener('change', draw);
   hidden.addEventListener('change', () => {

@@ -34,20 +34,22 @@ export async function readTrained(file) {
 export const loadTrained = async () => readTrained(await (await fetch(new URL(STORY_NAME, import.meta.url))).blob());
 
 const WORD = /([\p{L}\p{N}'’-]+|\S)/u; // a word, or a mark
+// Returns a text with “did not” for “didn’t”, and without characters that nobody sees.
+const plain = (text) => text.replace(/\p{Cf}/gu, '').replace(/n['’]t\b/gi, ' not');
 
-// Splits typed text into words of the model; the case of letters does not matter, and “didn’t” is “did not”. Returns {words, unknown, left}.
+// Splits typed text into words of the model; the case of letters does not matter. Returns {words, unknown, left}.
 // words: those that the model can take, as it writes them. unknown: words and marks that it does not know; the model gets none of them. left:
 // how many of the known words are too many; they are not in `words`.
 export function wordsOf(model, text) {
   const known = new Map(model.words.map((word) => [word.toLowerCase(), word]));
-  const typed = text.replace(/n['’]t\b/gi, ' not').match(new RegExp(WORD, 'gu')) ?? [];
+  const typed = plain(text).match(new RegExp(WORD, 'gu')) ?? [];
   const words = typed.map((word) => known.get(word.toLowerCase())).filter(Boolean);
   const unknown = typed.filter((word) => !known.has(word.toLowerCase()));
   return { words: words.slice(0, model.places), unknown, left: Math.max(0, words.length - model.places) };
 }
 
 // Writes another word in the place of one, wherever it stands in a text.
-export const replaceWord = (text, word, other) => text.split(WORD).map((part) => (part === word ? other : part)).join(''); // prettier-ignore
+export const replaceWord = (text, word, other) => plain(text).split(WORD).map((part) => (part === word ? other : part)).join(''); // prettier-ignore
 
 // Returns how many letters must be put in, taken out or replaced to make a word of another.
 function distance(a, b) {
@@ -62,9 +64,15 @@ function distance(a, b) {
 
 // Returns up to `count` words of the model that are written nearly like a word, the nearest first. At most a third of the letters differ.
 export function nearWords(model, word, count = 3) {
-  const far = (known) => distance(word.toLowerCase(), known.toLowerCase());
-  const all = model.words.map((known) => ({ known, far: far(known) })).sort((a, b) => a.far - b.far);
-  return all.slice(0, count).flatMap(({ known, far }) => (3 * far <= Math.max(word.length, known.length) ? [known] : []));
+  const isNear = (known, far) => 3 * far <= Math.max(word.length, known.length);
+  const found = model.words
+    .filter((known) => isNear(known, Math.abs(word.length - known.length)))
+    .map((known) => ({ known, far: distance(word.toLowerCase(), known.toLowerCase()) }))
+    .filter(({ known, far }) => isNear(known, far));
+  return found
+    .sort((a, b) => a.far - b.far)
+    .slice(0, count)
+    .map(({ known }) => known);
 }
 
 // Says whether a server has the layers of this model. listed: the layers of the answer to GET /layers. An operator may serve other folders.

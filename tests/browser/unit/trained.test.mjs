@@ -147,7 +147,10 @@ test('near words are those with few other letters, and one takes the place of th
   assert.equal(nearWords(model, 'annna')[0], 'Anna');
   assert.equal(nearWords(model, 'trees')[0], 'tree');
   assert.deepEqual(nearWords(model, 'xyzxyzxyz'), []);
+  assert.deepEqual(nearWords(model, '😀'), []);
+  assert.deepEqual(wordsOf(model, 'An\u200bna \u202ecat').words, ['Anna', 'cat']);
   assert.equal(replaceWord('an ant, an Ann', 'an', 'the'), 'the ant, the Ann');
+  assert.equal(replaceWord('it isn’t', 'is', 'was'), 'it was not');
 });
 
 test('the layers of another model do not count as those of this one', () => {
