@@ -40,16 +40,18 @@ def largest(value):
     return abs(value) if is_number(value) else 0
 
 
-def agree(now, before, bound):
-    """Returns whether a client of the version before finds in `now` all that it found in `before`."""
+def agree(now, before, bound, scale=None):
+    """Returns whether a client of the version before finds in `now` all that it found in `before`. Numbers may differ by
+    `bound` in parts of the largest one in their result (`scale`)."""
     if isinstance(before, dict):
-        return isinstance(now, dict) and all(
-            name in now and agree(now[name], value, bound * largest(value) if isinstance(value, list) else bound)
-            for name, value in before.items())
+        return isinstance(now, dict) and all(name in now and agree(now[name], value, bound)
+                                             for name, value in before.items())
     if isinstance(before, list):
-        return isinstance(now, list) and len(now) == len(before) and all(agree(*pair, bound) for pair in zip(now, before))
+        scale = largest(before) if scale is None else scale
+        return isinstance(now, list) and len(now) == len(before) and all(
+            agree(*pair, bound, scale) for pair in zip(now, before))
     if is_number(before):
-        return is_number(now) and abs(now - before) <= bound
+        return is_number(now) and abs(now - before) <= bound * (abs(before) if scale is None else scale)
     return type(now) is type(before) and now == before
 
 

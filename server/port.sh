@@ -13,7 +13,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-case $port$address in '' | 0* | *[!0-9]*) exit 0 ;; esac
+case $port$address in '' | 0* | *[!0-9]* | ??????*) exit 0 ;; esac
 # /proc has numbers in hexadecimal; the state 0A is that of a socket that listens. It does not tell whether one on ::
 # leaves IPv4 to others (IPV6_V6ONLY). If it does, the kernel refuses a connection by IPv4.
 listens=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk -v end="$(printf ':%04X' "$port")" '
@@ -26,5 +26,5 @@ if [ "$listens" = "at ::" ]; then
     timeout 2 bash -c ": </dev/tcp/127.0.0.1/$port" 2>/dev/null || status=$?
     [ $status != 1 ] || exit 0
 fi
-echo "Port $port is taken. Another one: make run ARGS=\"--port $((port + 1))\"" >&2
+echo "Port $port is taken. Another one: make run ARGS=\"--port $((port < 65535 ? port + 1 : 65534))\"" >&2
 exit 1

@@ -2,8 +2,9 @@
  * start.c - the starter of the bundle: it runs the daemon with the loader and the libraries that
  * stand beside it in the folder `root`, so that the system needs none. It is linked statically.
  */
-#define _XOPEN_SOURCE 700 /* realpath */
+#define _GNU_SOURCE /* pipe2, realpath */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +62,10 @@ static void check_libraries(const char *libraries) {
     static const char *const names[] = {NAMES};
     char path[PATH_MAX];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", libraries, names[i]);
+        if (snprintf(path, sizeof path, "%s/%s", libraries, names[i]) >= (int)sizeof path) {
+            errno = ENAMETOOLONG;
+            fail("cannot run in", libraries);
+        }
         if (access(path, R_OK) != 0) {
             fail("cannot run without", path);
         }
@@ -69,10 +73,10 @@ static void check_libraries(const char *libraries) {
 }
 
 /* Runs a program in a child, and puts the last line that it prints into `said`. Returns how it
- * ended, or 0 if that is not known. */
+ * ended, or 0 if that is not known. Neither side waits for the pipe, which others may keep open. */
 static int try_run(char *const words[], char *said, int size) {
     int ends[2], status = 0;
-    if (pipe(ends) != 0) {
+    if (pipe2(ends, O_NONBLOCK) != 0) {
         return 0;
     }
     const pid_t child = fork();
@@ -85,6 +89,9 @@ static int try_run(char *const words[], char *said, int size) {
         _exit(0); /* main() gets the same error */
     }
     close(ends[1]);
+    if (child < 0 || waitpid(child, &status, 0) != child) {
+        status = 0;
+    }
     FILE *prints = fdopen(ends[0], "r");
     if (prints == NULL) {
         close(ends[0]);
@@ -94,7 +101,7 @@ static int try_run(char *const words[], char *said, int size) {
         fclose(prints);
     }
     said[strcspn(said, "\n")] = '\0';
-    return child > 0 && waitpid(child, &status, 0) == child ? status : 0;
+    return status;
 }
 
 /* A library that the system preloads belongs to another C library, so the loader may refuse it with
@@ -112,7 +119,7 @@ static void check_preload(char *const first[], size_t count) {
         fprintf(stderr,
                 "attentiond: it cannot run with a library that this system loads into every "
                 "program (" PRELOAD "): %s\n",
-                said);
+                said[0] != '\0' ? said : "it stops without a message");
         exit(1);
     }
 }

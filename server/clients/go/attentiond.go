@@ -230,6 +230,9 @@ func exact(value reflect.Value) error {
 	case reflect.Interface:
 		return exact(value.Elem())
 	default:
+		if !value.CanInterface() {
+			break
+		}
 		_, own := value.Interface().(json.Marshaler) // such as time.Time
 		if own && value.Type() != reflect.TypeOf(Tensor{}) && value.Type() != reflect.TypeOf(&Tensor{}) {
 			return nil
@@ -246,7 +249,10 @@ func exact(value reflect.Value) error {
 		}
 	case reflect.Struct:
 		for i := 0; i < value.NumField(); i++ {
-			if field := value.Type().Field(i); field.PkgPath != "" || field.Tag.Get("json") == "-" {
+			field := value.Type().Field(i)
+			kind := field.Type.Kind()
+			inner := field.Anonymous && (kind == reflect.Struct || kind == reflect.Pointer) // its fields are sent as those of this one
+			if field.Tag.Get("json") == "-" || (!field.IsExported() && !inner) {
 				continue
 			}
 			if err := exact(value.Field(i)); err != nil {

@@ -215,6 +215,8 @@ func TestWholeNumbersAndOptions(t *testing.T) {
 	}
 }
 
+type inner struct{ Past int64 }
+
 func TestErrors(t *testing.T) {
 	request, questions := given(), tensors()
 	request["K"], questions["K"] = [][]float64{{1}}, Tensor{[]int{1, 1}, []float32{1}}
@@ -256,6 +258,8 @@ func TestErrors(t *testing.T) {
 		When    time.Time `json:"-"`
 	}{q, 1<<53 + 1, 1<<53 + 1, time.Now()}
 	_ = hidden.private
+	refused(t, client.Ask(ctx, "/attention", struct{ inner }{inner{1<<53 + 1}}, nil), 0, "9007199254740993 is an integer beyond 2^53")
+	refused(t, client.Ask(ctx, "/attention", struct{ *inner }{&inner{1<<53 + 1}}, nil), 0, "9007199254740993 is an integer beyond 2^53")
 	check(t, client.Ask(ctx, "/attention", hidden, &struct{}{}))
 	for _, number := range []json.Number{"0.9007199254740993", "9007199254740992e-16", ""} { // "" is 0
 		check(t, client.Ask(ctx, "/attention", map[string]any{"X": q, "scale": number}, &struct{}{}))
