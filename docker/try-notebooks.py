@@ -41,8 +41,8 @@ def largest(value):
 
 
 def agree(now, before, bound, scale=None):
-    """Returns whether a client of the version before finds in `now` all that it found in `before`. Numbers may differ by
-    `bound` in parts of the largest one in their result (`scale`)."""
+    """Returns whether a client of the version before finds in `now` all that it found in `before`. Numbers may differ
+    by `bound` in parts of the largest one in their result (`scale`)."""
     if isinstance(before, dict):
         return isinstance(now, dict) and all(name in now and agree(now[name], value, bound)
                                              for name, value in before.items())
