@@ -192,7 +192,7 @@ export async function createStory(root, tools) {
     );
     const shown = all.filter(({ layer, head }) => every.checked || (layer === chosen.layer && head === chosen.head));
     const { rows, cols } = ran.layers[0].weights[0];
-    lines.update({ heads: shown, rows, cols, queryLabels: ran.words, keyLabels: ran.words, threshold: 0.1, row: locked });
+    lines.update({ heads: shown, rows, cols, queryLabels: ran.words, keyLabels: ran.words, threshold: 0.1, mode: 'weight', row: locked });
   }
 
   area.addEventListener('input', () => {
