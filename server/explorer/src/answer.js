@@ -16,7 +16,6 @@ function intersection(masks) {
 // Returns a byte for each pair of n words, 1 if the key comes after the query.
 const laterKeys = (n) => Uint8Array.from({ length: n * n }, (_, at) => Number(at % n > Math.floor(at / n)));
 
-// Returns the product of two matrices.
 export function product(a, b) {
   const data = new Float64Array(a.rows * b.cols);
   for (let row = 0; row < a.rows; row++) {

@@ -21,10 +21,8 @@ const EXPECTED = 'expected.'; // before the names of results, as in a request
 const NONE = { absolute: 0, relative: 0 }; // the tolerance of a result whose verdict names none: every difference counts
 const MOST_WEIGHTS = 30_000_000; // weights of an answer; the page does not look for the cause of a wrong result among more
 const PANES = ['A', 'B', 'B − A'];
-// The colours of the difference.
 const COLOURS = { beyond: 'beyond the tolerance', log: 'all, logarithmic', same: 'as A and B' };
 
-// Resolves to the arrays of a file (outputs.js).
 function readOutputs(file) {
   const worker = new Worker(new URL(OUTPUTS_NAME, import.meta.url), { type: 'module' });
   return new Promise((resolve, reject) => {
@@ -219,14 +217,12 @@ export function createCompare(section, tools) {
     return { batch, head: count === 1 ? 0 : Math.min(Math.floor((state.head * count) / now.answer.heads), count - 1) };
   }
 
-  // Shows a head of the pair.
   function showHead(batch, index) {
     const heads = found.ours[batch].length;
     const where = { batch, head: heads === 1 ? now.state.head : Math.floor((index * now.answer.heads) / heads) };
     tools.show(stepNamed(found.name) ? { step: found.name, ...where } : where);
   }
 
-  // Shows a result of the file.
   function showResult(name) {
     const isStep = Boolean(stepNamed(name));
     file.chosen = isStep ? null : { name, step: now.state.step };
@@ -280,7 +276,6 @@ export function createCompare(section, tools) {
 
   const word = (r) => ` (${now.answer.label(step().rows)(r)})`;
 
-  // Says where a number is, and what both have there.
   function spotOf({ batch, head: index, row: r, col: c, ours, theirs }) {
     const [mine, yours] = file ? ['the service', 'the file'] : ['A', 'B'];
     const place = `${found.ours.length > 1 ? `batch item ${batch}, ` : ''}${found.ours[0].length > 1 ? `head ${index}, ` : ''}row ${r}${word(r)}`;
@@ -372,7 +367,6 @@ export function createCompare(section, tools) {
   // Returns the mask of a head of the weights, or null. Other results have −∞ where they are masked.
   const maskOf = (answer, batch, index) => (found.name === 'weights' ? answer.maskOfWeights(batch, index) : null);
 
-  // Returns a function that draws a part of a matrix as a picture.
   const pictureOf = (matrix) => async (picked, part, side) => paintPixels(document.createElement('canvas'), matrix, picked, part, side);
 
   // Draws a small map for each head. They are drawn again if their colours have changed.
@@ -614,7 +608,6 @@ export function createCompare(section, tools) {
     open,
     // Ends the comparison with what the request before a new one expects.
     forget: () => file?.own && close(),
-    // Keeps an answer as A.
     keep: (answer) => begin(answer, null),
     holds: (element) => !section.hidden && section.contains(element),
     // A copy of what is compared: {name, verdict, beyond, order, worst, difference}.

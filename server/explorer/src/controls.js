@@ -38,7 +38,6 @@ export function setControls() {
   setCode();
 }
 
-// Writes the code that sends the request.
 export function setCode() {
   const request = { base: state.base, path: state.path, body: state.sent ?? state.text, key: state.needsKey };
   $('code').textContent = snippet(state.language, request);

@@ -14,7 +14,6 @@ export const VALUES = Array.from({ length: 100 }, (_, i) => -5 + i * (-5 + 0.1 -
 // Returns the temperature at a place of the slider (-1 to 1): 0.1 to 10 in two digits, and 1 in the middle.
 export const temperatureAt = (place) => Number((10 ** place).toPrecision(2));
 
-// Returns the body of the request for a temperature.
 export const requestFor = (temperature) => ({ X: VALUES.map((x) => x / temperature), dtype: 'float64' });
 
 // Returns four to eight round numbers with equal steps. The first is 0, and the last is at least `max`.

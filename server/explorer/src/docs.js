@@ -16,7 +16,6 @@ const requests = []; // {path, body, code, shown} of each block with a request; 
 let spoken = Object.keys(LANGUAGES).find((language) => language === kept('language')) ?? 'curl';
 const key = { value: '', wanted: false }; // the API key, in memory only
 
-// Opens the parts around an element, and shows it.
 function reveal(element) {
   for (let part = element; (part = part.closest('details')); part = part.parentElement) part.open = true;
   element.scrollIntoView();
@@ -31,7 +30,6 @@ async function revealTarget() {
   if (target) reveal(target);
 }
 
-// Writes the names of the keys or types in a folded part beside its title.
 function listKeys(place) {
   const names = all('tr + tr th, .keys a + a, .except > :first-child, summary[id]', place.closest('details'));
   place.textContent = names
@@ -40,7 +38,6 @@ function listKeys(place) {
     .join(' ');
 }
 
-// Writes all requests in a language.
 async function speak(language) {
   spoken = language;
   const writer = language === 'curl' && !key.wanted ? null : await use();
@@ -77,7 +74,6 @@ function makeBar(pre, number) {
   makeButton(bar, 'Copy', async ({ target }) => (await use()).copy(pre, target));
 }
 
-// Makes the field of the search.
 function makeSearch() {
   const input = makeWith('input', document.getElementById('find'), { type: 'search', placeholder: 'Search: press /', ariaLabel: 'Search' });
   input.addEventListener('focus', async () => (await use()).search(input, reveal), { once: true });

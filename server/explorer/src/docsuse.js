@@ -59,7 +59,6 @@ export async function copy(pre, button) {
 
 // ------------------------------------------------------------------------------------------ requests
 
-// The answer as text for people, if it is JSON.
 function readable(text) {
   try {
     return formatJSON(JSON.parse(text));

@@ -290,7 +290,6 @@ export const MODEL = {
   ],
 };
 
-// The requests that the entry "Your own" begins with.
 export const OWN = {
   ...{ id: 'own', title: 'Your own' },
   look: 'Paste a text, a table, CSV, JSON, or matrices as Python prints them, or drop a file. The page computes while you type.',
@@ -328,5 +327,4 @@ export function find(name) {
   return { example: EXAMPLES[0], variant: EXAMPLES[0].variants[0] };
 }
 
-// Returns the text of the request of a variant.
 export const requestText = (variant) => variant.text ?? formatJSON(variant.body);

@@ -10,7 +10,6 @@ import { holding, listenToDrag, scaled, within } from './zoom.js';
 const MOST_CELLS = 6400; // the worker draws a picture of a larger matrix
 const FEW_CELLS = 400; // a matrix of at most so many cells needs no zoom
 const EDGE = 8; // pixels of paper around a saved figure, and above its bar of colours
-// The colours of a figure for a paper.
 export const PRINTED = { ink: '#000000', paper: '#ffffff', hatch: '#8d8a84' };
 
 export class Figure {
@@ -95,7 +94,6 @@ export class Figure {
     this.root.dataset.drawn = latest;
   }
 
-  // Returns the settings that the painter takes.
   shown() {
     const { box, range, pixels, given } = this;
     return { ...given, ...this.legend(), box, range, pixels, size: cellSize(box, range) };
@@ -141,7 +139,6 @@ export class Figure {
     return inside ? { row, col } : null;
   }
 
-  // Returns the rectangle of a cell on the screen.
   rectOf({ row, col }) {
     const bounds = this.over.getBoundingClientRect();
     const { width, height } = cellSize(this.box, this.range);

@@ -23,7 +23,6 @@ export function widthOf(text) {
   return widths.get(text);
 }
 
-// Cuts a text so that it fits into a width.
 export function elide(text, width) {
   if (widthOf(text) <= width) return text;
   let end = text.length - 1;
@@ -97,5 +96,4 @@ export function ticks(lo, hi) {
   return found;
 }
 
-// Returns the range of all cells of a matrix.
 export const wholeRange = ({ rows, cols }) => ({ row0: 0, row1: rows, col0: 0, col1: cols });

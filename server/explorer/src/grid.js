@@ -18,7 +18,6 @@ const BAR = 200; // pixels; the width of the bar of colours
 const SAVED = { edge: 8, top: 20, side: 64, each: 68 }; // pixels of a saved picture; each: from one map to the next
 const PRINTED = { ink: '#000000', paper: '#ffffff' };
 
-// Returns the place of the largest weight of a matrix.
 function largestOf({ data, cols }) {
   const best = data.reduce((most, weight, at) => (weight > data[most] ? at : most), 0);
   return { row: Math.floor(best / cols), col: best % cols, weight: data[best] };
@@ -92,7 +91,6 @@ export function createGrid(root, tools, on) {
     });
   }
 
-  // Says what the grid shows and what it leaves out.
   function describe() {
     const { layers, rollout, special } = given;
     const count = Math.max(...layers.map((layer) => layer.heads.length));
@@ -200,7 +198,6 @@ export function createGrid(root, tools, on) {
     return rollout && row === layers.length && col === 0 ? { title: 'rollout', name: MIXED, where } : null;
   }
 
-  // Makes the maps again.
   function build() {
     const layers = given.layers.slice(0, MOST_LAYERS);
     const heads = Math.min(MOST_HEADS, Math.max(...layers.map((layer) => layer.heads.length)));

@@ -79,7 +79,6 @@ export class Heads {
     this.paintSeen();
   }
 
-  // Makes the buttons in their order.
   build() {
     const { answer, grid } = this;
     const heads = answer.matrices.weights[0].length;
@@ -122,7 +121,6 @@ export class Heads {
     make('span', '', this.meanButton, 'mean');
   }
 
-  // Marks the chosen heads.
   press() {
     const { state, buttons } = this;
     const chosen = ({ head, batch }) => !state.mean && batch === state.batch && (head === state.head || head === state.compare);
@@ -142,7 +140,6 @@ export class Heads {
     }
   }
 
-  // Shows only the heads whose number begins with what is typed.
   find() {
     const wanted = this.search.value.trim();
     for (const { button, head } of this.buttons) button.hidden = !String(head).startsWith(wanted);

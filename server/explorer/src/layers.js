@@ -20,7 +20,6 @@ function stemsOf(layers) {
   return stems.length > 1 ? stems.filter((stem) => layers.some(({ name }) => name.startsWith(`${stem}.`))) : [];
 }
 
-// Writes the layers of a model as a table.
 function drawModel(parent, model, layers) {
   const details = makeWith('details', parent, { className: 'model' });
   details.dataset.model = model;
@@ -241,7 +240,6 @@ export function createLayers(section, listed, state, tools) {
     return { item, kept, layers: heads, rollout: part(rollouts[item]), label };
   }
 
-  // Shows what the state of the page says.
   function render() {
     if (!shown) return;
     const { palette, log, range, dark, numbers, threshold, mass, every, model, map } = state;
@@ -280,7 +278,6 @@ export function createLayers(section, listed, state, tools) {
     render,
     // Whether a file that is dropped on this element is for the section.
     holds: (element) => section.contains(element),
-    // A copy of what is shown.
     shown: () => shown && structuredClone({ ...shown, found: null }),
   };
 }

@@ -28,7 +28,6 @@ export function drawBar(canvas, { scale, measure, plotWidth, colours }) {
   paintBar(new CanvasSurface(canvas, size, window.devicePixelRatio), { scale, title: measure, width, colours });
 }
 
-// Returns the width of the bars.
 export function barsWidth(columns) {
   return columns.length * (BAR_WIDTH + BAR_GAP);
 }

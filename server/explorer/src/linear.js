@@ -38,7 +38,6 @@ function headOf(answer, body, batch, head) {
   return { Q, K, V: at('V'), gates, beta, scale: factor ?? 1 / Math.sqrt(Q.cols), ownScale: typeof factor === 'number' };
 }
 
-// Returns whether two lists of numbers are nearly equal.
 function agree(a, b) {
   const most = b.reduce((largest, value) => Math.max(largest, Math.abs(value)), 1e-30);
   return a.every((value, at) => Math.abs(value - b[at]) <= NEAR * most);
@@ -175,7 +174,6 @@ export function understand(answer, text) {
     ];
   }
 
-  // Says in a sentence what a word did to the state.
   function sayStep(batch, head, position) {
     const one = partsAt(batch, head);
     const before = beforeOf(batch, head, position);

@@ -268,7 +268,6 @@ class Lines {
     this.note.textContent = `${strongest}${count} ${count === 1 ? 'line' : 'lines'}${part}`;
   }
 
-  // Says which lines are shown.
   rule() {
     const { mode, threshold, queryLabels, keyLabels } = this.data;
     const active = this.active();

@@ -216,7 +216,6 @@ async function compute() {
 // Says why labels are not shown.
 const tellLabels = () => ($('labels-note').textContent = state.answer?.unfit ?? '');
 
-// Sets the controls to the request and to the last answer.
 function showOptions() {
   const { answer, summary } = state;
   $('options-note').textContent = summary ? '' : '(the request is not a JSON object)';
@@ -224,7 +223,6 @@ function showOptions() {
   setControls();
 }
 
-// Says how long the last request took, and how long its answer is.
 function tookText({ timing, milliseconds, bytes: received }) {
   const stage = /(?:^|[\s,])compute;dur=([\d.]+)/.exec(timing ?? '');
   const inside = stage ? `server ${formatNumber(Number(stage[1]), 2)} ms, ` : '';
@@ -286,7 +284,6 @@ async function askMean() {
   redraw();
 }
 
-// Shows what is shown beside the steps.
 function showOthers() {
   state.compared?.render(state.answer, state);
   if (state.example === MODEL.id) state.story?.then((story) => story.follow({ ...lookOf(), head: state.head, row: state.row }));
@@ -368,7 +365,6 @@ async function listLayers() {
   return listed;
 }
 
-// Shows the section of stored layers if the server has any.
 async function findLayers() {
   if (state.layers || (state.needsKey && !client.hasKey())) return;
   const listed = await listLayers();
@@ -603,7 +599,6 @@ function edited() {
   return state.text !== requestText(variant) || state.path !== variant.path || String(state.labels) !== String(example.labels ?? []);
 }
 
-// Returns a short name of the request.
 function describe() {
   const { example, variant } = find(state.example);
   const names = [
@@ -653,7 +648,6 @@ function openStep(name) {
   changeView({ step: lines ? 'weights' : name, lines, mean: state.mean && name !== 'flow' }, true);
 }
 
-// Opens the step that is so many places after the open one.
 function openNext(places) {
   if (!state.answer) return;
   const names = stage.views();
@@ -671,7 +665,6 @@ function redraw() {
   stage.render(state);
 }
 
-// Keeps the chosen batch item, heads and row within the answer.
 function clampToAnswer() {
   const heads = state.answer.matrices.weights[0].length;
   const clamp = (x, count) => Math.min(x, count - 1);
@@ -725,7 +718,6 @@ function toggleMask(row, col) {
   editRequest(withMember(state.text, 'mask', written), true);
 }
 
-// Opens or closes the drawer with the options and the request.
 function openDrawer(open) {
   $('drawer').hidden = !open;
   $('drawer-open').ariaExpanded = open;

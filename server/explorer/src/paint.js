@@ -104,7 +104,6 @@ const escape = (text) => text.replace(notXML, '\ufffd').replaceAll('&', '&amp;')
 const round = (x) => Math.round(x * 100) / 100;
 const ANCHORS = { left: 'start', center: 'middle', right: 'end' };
 
-// The text of an SVG file as a surface.
 class SVGSurface {
   constructor({ width, height }, hatching) {
     const family = FONT.replace(/^\S+ /, '').replaceAll('"', "'");

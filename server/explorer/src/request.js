@@ -20,7 +20,6 @@ const projects = (path) => path === PATHS[1] || path === PATHS[2];
 // worker sends its bytes. Returns whether a value stands for such a matrix.
 export const isHeld = (value) => typeof value?.file === 'string' && Array.isArray(value.shape);
 
-// Returns whether a matrix of a request is held.
 export const hasHeld = (text) => text.includes('"file"') && Object.values(parse(text) ?? {}).some(isHeld);
 
 // Returns the shape of nested arrays by their first elements, or that of a draw {"random": ..., "shape": ...} or of a matrix that is held.

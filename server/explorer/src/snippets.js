@@ -94,7 +94,6 @@ export function snippet(language, { base, path, body, key = false }) {
     .join('\n')}\n`;
 }
 
-// Returns the text of a body as it is in the code and in body.json.
 export const bodyText = (body = '') => (typeof body === 'string' ? body : formatJSON(body));
 
 // Returns the name of the file that the code for this text of a body reads, or null if the body is in the code.

@@ -35,7 +35,6 @@ const LONG = 240; // milliseconds that a matrix takes to its new place
 const ENTROPY = 'entropy, nats';
 const HATCHED = ['weights', 'uncorrected', 'corrections']; // in these steps, forbidden cells are hatched
 
-// Returns whether the rows of a step are those of queries.
 const ofQuery = ({ rows }) => rows === 'query' || rows === 'both';
 
 export class Stage {
@@ -418,7 +417,6 @@ export class Stage {
     defer(bars, () => drawBars(bars, figure.shown(), columns, this.colours));
   }
 
-  // Loads the lines when they are first shown.
   async loadLines() {
     try {
       const { createLines } = await import(new URL(LINES_NAME, import.meta.url));
@@ -448,7 +446,6 @@ export class Stage {
     });
   }
 
-  // Draws the weights of a head small.
   thumb(canvas, batch, head) {
     const matrix = this.answer.matrix('weights', batch, head);
     const mask = this.answer.maskOfWeights(batch, head);
@@ -459,7 +456,6 @@ export class Stage {
 
   // ---------------------------------------------------------------- from the flow to one step and back
 
-  // Opens a matrix of the flow. cell: the cell that was chosen.
   enlarge(id, cell) {
     if (this.state.editMask && cell && stepNamed(stepOf(id)).cols === 'key') return this.act.toggleMask(cell.row, cell.col);
     this.act.open(stepOf(id));
@@ -518,7 +514,6 @@ export class Stage {
     return ids.length;
   }
 
-  // Makes a place of the flow the subject.
   point(place, byKey) {
     const { id, row, col } = this.subject;
     if (id === place.id && row === place.row && col === place.col) return;
@@ -557,7 +552,6 @@ export class Stage {
     this.mark();
   }
 
-  // Returns what the explanation of a row is made of.
   explained() {
     const { answer, state, query: row } = this;
     const mask = this.maskOf('weights', state.head);
@@ -578,7 +572,6 @@ export class Stage {
     return answer.own.sayStep(state.batch, state.head, Math.min(state.position ?? Infinity, answer.queries - 1));
   }
 
-  // The arithmetic of the query and the key of the subject.
   get arithmetic() {
     const { batch, head } = this.state ?? {};
     return this.answer ? found(this.answer, { batch, head, row: this.query, col: this.key }) : null;
@@ -609,7 +602,6 @@ export class Stage {
     this.kept = height;
   }
 
-  // Says what the frames in the flow mean.
   writeLegend() {
     if (this.opened() !== 'flow') return;
     const legend = make('p', 'written-legend', this.parts.written);
@@ -617,7 +609,6 @@ export class Stage {
       make('span', `mark-${kind}`, legend, text);
   }
 
-  // Marks the subject and the locked row.
   mark() {
     const { subject, state, way } = this;
     for (const { flow } of [this, ...this.sheets]) flow.mark({ subject, from: way.from, to: way.to });

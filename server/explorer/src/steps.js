@@ -76,11 +76,9 @@ const WITHOUT_SOFTMAX = {
   gated_delta: 'the uncorrected weights and the corrections; what has been written fades, and a later word may replace it',
 };
 
-// Returns whether the numbers of a step may be negative.
 export const isSigned = (name, { normalization, update }) =>
   name === 'weights' ? normalization === 'none' || Boolean(update) : name !== 'gates';
 
-// Returns the text of a step for a request.
 export function textOf(step, { options }) {
   if (step.name === 'scaled_scores') return scaledText(step, options);
   if (step.name === 'output' && options.update) return 'what each query reads from the state: the values, mixed by the weights';
@@ -92,7 +90,6 @@ export function textOf(step, { options }) {
   return options.sink != null ? 'how each query shares its attention; the sink takes the rest up to 1' : step.text;
 }
 
-// The short names of matrices.
 const SHORT = {
   ...{ context: 'C', value_context: 'C_V', joined: 'all heads' },
   ...{ scaled_scores: 'scaled', masked_scores: 'masked', states: 'state' },

@@ -63,7 +63,6 @@ export async function createStory(root, tools) {
 
   const isOff = (layer, head) => off.some(([l, h]) => l === layer && h === head);
 
-  // Says what the model leaves out, and offers words that are written nearly alike.
   function tell({ words, unknown, left }) {
     note.replaceChildren();
     const all = [...new Set(unknown)];
@@ -82,7 +81,6 @@ export async function createStory(root, tools) {
     run();
   }
 
-  // Shows words in which one can see what a head does.
   function open({ text, layer, head, word }) {
     [area.value, chosen, off, unseen] = [text, { layer, head }, [], null];
     run(wordsOf(model, text).words.lastIndexOf(word));
@@ -120,7 +118,6 @@ export async function createStory(root, tools) {
     draw();
   }
 
-  // Returns the place of the word that is chosen.
   const chosenAt = () => locked ?? ran.words.length - 1;
   const expected = ({ sums }) => nextOf(model, sums[chosenAt()], temperatureAt(Number(slider.value)));
   const percent = (probability) => `${formatNumber(100 * probability, 2)} %`;

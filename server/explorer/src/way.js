@@ -80,7 +80,6 @@ function linksOf(found, { matrices, summary }) {
   return links.filter(([step]) => matrices[step]);
 }
 
-// Returns the number that a bias of a request adds to a column of Q, K or V of a head.
 function biasOf({ answer, body, batch, head, col, name }) {
   const vector = Array.isArray(body?.heads) ? body.heads.map((one) => one[`b_${name}`]) : body?.[`b_${name}`];
   const place = answer.place(name, batch, head);

@@ -156,7 +156,6 @@ function ofStates(name, value, { weights }, { axes, packed, options }) {
 const ofGradient = (value, { packed, projected }) =>
   rank(value) < 2 ? matrices([value], 0) : matrices(value, Math.max(rank(value) - (packed || projected ? 2 : 3), 0));
 
-// Returns all matrices of a request and its answer, by name.
 function understood(answer, summary, body) {
   const shown = given(body, summary);
   for (const [name, value] of Object.entries(answer)) {
@@ -198,7 +197,6 @@ function missing(body, tensors) {
   return { title: `The page does not have ${value.file}`, detail, pointer: `/${name}` };
 }
 
-// Sends a request, and posts its answer with the matrices.
 async function compute(message) {
   const { id, path, text, tensors, as } = message;
   const control = new AbortController();
