@@ -3,12 +3,13 @@
 // numbers beyond its tolerance are. The page loads this script when it is first needed, and gives it parts that exist once (`tools`).
 import { makeScale, paintPixels, rangeOf } from './colour.js';
 import * as diff from './difference.js';
-import { makeWith, setBox } from './dom.js';
+import { fill, makeWith, setBox } from './dom.js';
 import { movedCell } from './keyboard.js';
 import { measured, split } from './matrices.js';
 import { formatNumber } from './numbers.js';
 import { axisNames, isSigned, stepNamed } from './steps.js';
 import { suspects } from './suspects.js';
+import markup from './parts/compare.html';
 import { fail, shapeText, TYPES } from './tensortext.js';
 import { paintMap, thumbSize } from './thumbs.js';
 
@@ -21,7 +22,6 @@ const EXPECTED = 'expected.'; // before the names of results, as in a request
 const NONE = { absolute: 0, relative: 0 }; // the tolerance of a result whose verdict names none: every difference counts
 const MOST_WEIGHTS = 30_000_000; // weights of an answer; the page does not look for the cause of a wrong result among more
 const PANES = ['A', 'B', 'B − A'];
-const COLOURS = { beyond: 'beyond the tolerance', log: 'all, logarithmic', same: 'as A and B' };
 
 function readOutputs(file) {
   const worker = new Worker(new URL(OUTPUTS_NAME, import.meta.url), { type: 'module' });
@@ -134,23 +134,7 @@ export function createCompare(section, tools) {
   let found = null; // what is shown: {name, ours, theirs, tolerance, ..., parts} and what difference.js has found (`all`)
   let shown = ''; // what the verdict belongs to
 
-  const head = makeWith('p', section, { className: 'compare-head' });
-  const title = makeWith('strong', head);
-  const keep = makeWith('button', head, { type: 'button', textContent: 'Keep B as A', onclick: () => tools.keep() });
-  makeWith('label', head, { className: 'button', htmlFor: 'compare-file', textContent: 'Open a kernel’s output' });
-  const accept = '.npy,.safetensors,.json,.csv,.tsv,.txt';
-  const input = makeWith('input', head, { type: 'file', id: 'compare-file', className: 'unseen', accept });
-  const choice = makeWith('select', makeWith('label', head, { textContent: 'Colours of B − A ' }), { id: 'compare-colours' });
-  for (const [value, text] of Object.entries(COLOURS)) choice.append(new Option(text, value));
-  const stop = makeWith('button', head, { type: 'button', className: 'quiet', textContent: 'Stop comparing', onclick: close });
-  const line = makeWith('div', section, { className: 'compare-told' });
-  const told = makeWith('p', line, { id: 'compare-told', role: 'status' });
-  const results = makeWith('select', line, { id: 'compare-result', ariaLabel: 'Result', hidden: true });
-  const flip = makeWith('button', line, { type: 'button', id: 'compare-order', hidden: true });
-  const go = makeWith('button', line, { type: 'button', textContent: 'Show this place', hidden: true });
-  const ariaLabel = 'Numbers beyond the tolerance in each head';
-  const thumbs = makeWith('div', section, { className: 'compare-heads', role: 'group', ariaLabel, hidden: true });
-  const row = makeWith('div', section, { className: 'compare-panes' });
+  const { title, keep, input, choice, stop, told, results, flip, go, thumbs, row } = fill(section, markup);
   const panes = PANES.map((name) => makePane(name));
 
   function makePane(name) {
@@ -256,7 +240,7 @@ export function createCompare(section, tools) {
 
   // Asks the service for its verdicts on results of the file, by a request or a changed one. Resolves to a function of a result that returns
   // {tolerance, verdict, beyond, message}, or {failure}. message: a sentence of the service that explains a wrong result.
-  async function judge(pairs, { text, more = [] } = now.answer) {
+  async function judge(pairs, { text, more }) {
     const { shapes } = now.answer.reply;
     const asked = pairs.filter(({ name, order }) => shapes[name] && order);
     const expected = [...more, ...asked.map((one) => expectedOf(one, one.order, shapes[one.name]))];
@@ -575,6 +559,8 @@ export function createCompare(section, tools) {
     tools.show(step);
   }
 
+  keep.addEventListener('click', () => tools.keep());
+  stop.addEventListener('click', close);
   input.addEventListener('change', () => {
     tools.opened([...input.files]);
     input.value = '';

@@ -16,6 +16,12 @@ export function makeWith(tag, parent, properties) {
   return made;
 }
 
+// Fills an element with HTML of this page. Returns its elements that have a data-part, by these names.
+export function fill(root, html) {
+  root.innerHTML = html;
+  return Object.fromEntries(Array.from(root.querySelectorAll('[data-part]'), (element) => [element.dataset.part, element]));
+}
+
 // Makes an element of SVG with these attributes and a text, and appends it to its parent. The last two may be left out.
 export function makeSVG(tag, attributes, parent, text = '') {
   const made = document.createElementNS('http://www.w3.org/2000/svg', tag);

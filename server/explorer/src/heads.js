@@ -1,8 +1,9 @@
 // heads.js shows all heads as a grid of small maps, from which the user chooses one. Batch items are the rows. The maps can be sorted, and
 // a head can be found by its number. Maps are painted when they come into sight.
-import { make, makeWith, setBox } from './dom.js';
+import { fill, make, makeWith, setBox } from './dom.js';
 import { moveAlong } from './keyboard.js';
 import { formatNumber } from './numbers.js';
+import markup from './parts/heads.html';
 import { thumbSize } from './thumbs.js';
 
 const THUMB = 24; // pixels; the longer side of a small map
@@ -27,14 +28,9 @@ const ORDERS = {
 export class Heads {
   // on: {choose(head, batch), compare(head, batch), mean(), paint(canvas, batch, head)}
   constructor(root, on) {
-    Object.assign(this, { root, on });
-    this.tools = make('p', 'heads-tools', root);
-    const sort = make('label', '', this.tools, 'Sort by ');
-    this.order = makeWith('select', sort, { id: 'heads-order', onchange: () => this.build() });
-    const find = make('label', '', this.tools, 'Find head ');
-    this.search = makeWith('input', find, { id: 'heads-search', inputMode: 'numeric', autocomplete: 'off', oninput: () => this.find() });
-    this.note = makeWith('small', this.tools, { role: 'status' });
-    this.grid = makeWith('div', root, { className: 'heads-grid', role: 'group', ariaLabel: 'Heads' });
+    Object.assign(this, { root, on, ...fill(root, markup) });
+    this.order.addEventListener('change', () => this.build());
+    this.search.addEventListener('input', () => this.find());
     this.search.addEventListener('keydown', (event) => {
       const found = this.grid.querySelector('.head:not([hidden], [data-head="mean"])');
       if (event.key === 'Enter' && found) found.click();

@@ -868,7 +868,7 @@ const shortcuts = {
   Escape: () => (state.row === null && !state.editMask && !framed ? openStep('flow') : changeView({ row: null, editMask: false })),
   ...Object.fromEntries(EXAMPLES.map(({ id }, at) => [String(at), () => resume(id)])),
 };
-listenToKeyboard(framed ? { Escape: shortcuts.Escape } : shortcuts, $('help'));
+listenToKeyboard(framed ? { Escape: shortcuts.Escape } : shortcuts, $('shortcuts-on'));
 window.addEventListener('popstate', readAddress);
 for (const event of ['beforeprint', 'afterprint']) {
   window.addEventListener(event, () => {

@@ -2,7 +2,7 @@
 // is the subject: the page writes how it is made, and marks what it is made of and where it goes. main.js tells this file what to show (an
 // Answer and the state), and it tells main.js what the user does. It sends no request.
 import { makeScale, paintPixels, rangeOf } from './colour.js';
-import { make, makeButton, makeWith, setBox } from './dom.js';
+import { fill, make, makeButton, makeWith, setBox } from './dom.js';
 import { createSaveMenu } from './savemenu.js';
 import { factsOf } from './facts.js';
 import { Figure } from './figure.js';
@@ -13,6 +13,7 @@ import { barsWidth, drawBar, drawBars, makeRange } from './legend.js';
 import { movedCell } from './keyboard.js';
 import { rowOf } from './matrices.js';
 import { createTable, formatNumber } from './numbers.js';
+import markup from './parts/step.html';
 import { drawExplanation, sentenceOf } from './explanation.js';
 import { defer } from './defer.js';
 import { axisNames, formulaOf, isSigned, opOf, stepNamed, STEPS, textOf, titleOf } from './steps.js';
@@ -72,11 +73,7 @@ export class Stage {
   }
 
   makeSingle() {
-    const head = make('header', '', this.single);
-    this.title = make('h2', '', head);
-    this.formula = make('p', 'formula', head);
-    this.text = make('p', 'text', head);
-    this.panesRoot = make('div', 'panes', this.single);
+    Object.assign(this, fill(this.single, markup));
     this.single.append(this.parts.lines);
     this.foot = this.makeFoot(this.single, () => ({ ...this.saved(this.panes[0]), lines: this.lined() ? this.lines : null }));
     this.panes = [this.makePane(), this.makePane()];

@@ -3,8 +3,9 @@
 // loads this file with the example. The layer of the chosen head is the request of the page, so the other views show how its numbers are made.
 import { makeScale } from './colour.js';
 import { temperatureAt } from './curve.js';
-import { make, makeButton, makeWith } from './dom.js';
+import { fill, make, makeButton, makeWith } from './dom.js';
 import { formatNumber } from './numbers.js';
+import markup from './parts/story.html';
 import { formatJSON } from './snippets.js';
 import { paintMap } from './thumbs.js';
 import { isStored, loadTrained, nearWords, nextOf, replaceWord, requestOf, runTrained, wordsOf } from './trained.js';
@@ -38,28 +39,10 @@ export async function createStory(root, tools) {
   let look = {};
   let locked = null; // the word that is chosen, as in all views: its lines are shown alone
 
-  const label = makeWith('label', root, { className: 'story-text', textContent: 'Words ' });
-  const area = makeWith('input', label, { id: 'story-text', autocomplete: 'off', spellcheck: false });
-  const note = makeWith('p', root, { className: 'note', role: 'status' });
-  const samples = make('p', 'story-samples', root, 'Look at ');
+  const { area, note, samples, heads, every, place, lead, list, slider, degree, hidden, count, known } = fill(root, markup);
   for (const sample of SAMPLES) makeButton(samples, model.names[sample.layer][sample.head], () => open(sample), { title: sample.text });
-  const row = make('div', 'story-row', root);
-  const heads = makeWith('div', row, { className: 'story-heads', role: 'group', ariaLabel: 'Heads of both layers' });
-  const middle = make('div', 'story-lines', row);
-  const every = makeWith('input', makeWith('label', middle), { type: 'checkbox', id: 'story-every' });
-  every.after(' lines of all heads');
-  const place = make('div', '', middle);
-  const next = make('div', 'story-next', row);
-  const lead = make('p', 'lead', next);
-  const list = make('ol', '', next);
-  const warm = makeWith('label', next, { textContent: 'temperature ' });
-  const slider = makeWith('input', warm, { id: 'story-temperature', type: 'range', min: -1, max: 1, step: 0.02, value: 0 });
-  const degree = make('output', '', warm, '1');
-  const hide = makeWith('label', next, { textContent: 'hide from all other words ' });
-  const hidden = makeWith('select', hide, { id: 'story-hide' });
-  const known = makeWith('details', root, { className: 'note' });
-  makeWith('summary', known, { textContent: `The ${model.words.length} words that the model knows` });
-  makeWith('p', known, { textContent: [...model.words].sort((a, b) => a.localeCompare(b)).join(' ') });
+  count.textContent = `The ${model.words.length} words that the model knows`;
+  known.textContent = [...model.words].sort((a, b) => a.localeCompare(b)).join(' ');
 
   const isOff = (layer, head) => off.some(([l, h]) => l === layer && h === head);
 
@@ -69,7 +52,9 @@ export async function createStory(root, tools) {
     for (const word of all.slice(0, SHOWN)) {
       const near = nearWords(model, word);
       const line = make('div', '', note, `The model leaves out “${word}”: it does not know it.${near.length ? ' It knows ' : ''}`);
-      near.forEach((other) => makeButton(line, other, () => write(replaceWord(area.value, word, other)), { title: `Write it in place of “${word}”` }));
+      near.forEach((other) =>
+        makeButton(line, other, () => write(replaceWord(area.value, word, other)), { title: `Write it in place of “${word}”` }),
+      );
     }
     if (all.length > SHOWN) make('div', '', note, `It does not know ${all.length - SHOWN} more.`);
     if (left) make('div', '', note, `The model reads ${model.places} words at most; the last ${left} are left out.`);
