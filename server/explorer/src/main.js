@@ -809,13 +809,10 @@ function bind() {
     findLayers();
     state.curve?.ask();
   });
-  for (const button of $('languages').children) {
-    button.addEventListener('click', () => {
-      state.language = button.dataset.language;
-      for (const one of $('languages').children) one.ariaPressed = one === button;
-      setCode();
-    });
-  }
+  $('languages').addEventListener('click', ({ target }) => {
+    state.language = target.dataset.language ?? state.language;
+    setCode();
+  });
 }
 
 // Saves a request. One with matrices of files becomes a file of tensors, which can be opened here and sent by other programs.
