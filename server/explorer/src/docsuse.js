@@ -1,44 +1,20 @@
 // docsuse.js is what docs.js loads when a reader of the reference uses it: the search, the requests in other languages, and sending them.
 import { copyText } from './clipboard.js';
 import { make, makeButton, makeWith } from './dom.js';
+import template from './parts/request.go.txt';
 import { formatJSON, snippet } from './snippets.js';
 
 const MOST = 12; // results that the search shows
-const KEY = 'ATTENTIOND_KEY';
 
 // ------------------------------------------------------------------------------------------ code
 
+// Returns a program in Go. A line of the template that ends with the comment "body" or "key" is only for a request that has one.
 function go({ url, body, key }) {
-  const packages = ['fmt', 'io', 'net/http', 'os', ...(body ? ['strings'] : [])];
+  const lines = template.split('\n').map((line) => /^(.*?)(?: \/\/ (body|key))?$/.exec(line));
+  const program = lines.filter(([, , needs]) => !needs || { body, key }[needs]).map(([, line]) => line).join('\n'); // prettier-ignore
   const text = /[`\r]/.test(body) ? JSON.stringify(body) : `\`${body}\``;
-  return `package main
-
-import (
-${packages.map((name) => `\t"${name}"\n`).join('')})
-
-func main() {
-${body ? `\tbody := strings.NewReader(${text})\n` : ''}\trequest, err := http.NewRequest("${body ? 'POST' : 'GET'}", "${url}", ${body ? 'body' : 'nil'})
-\tif err != nil {
-\t\tpanic(err)
-\t}
-${body ? '\trequest.Header.Set("Content-Type", "application/json")\n' : ''}${
-    key ? `\trequest.Header.Set("Authorization", "Bearer "+os.Getenv("${KEY}"))\n` : ''
-  }\tresponse, err := http.DefaultClient.Do(request)
-\tif err != nil {
-\t\tpanic(err)
-\t}
-\tdefer response.Body.Close()
-\tanswer, err := io.ReadAll(response.Body)
-\tif err != nil {
-\t\tpanic(err)
-\t}
-\tif response.StatusCode >= 400 {
-\t\tfmt.Fprintln(os.Stderr, response.StatusCode, string(answer))
-\t\tos.Exit(1)
-\t}
-\tfmt.Println(string(answer))
-}
-`;
+  const given = { METHOD: body ? '"POST"' : '"GET"', URL: `"${url}"`, READER: body ? 'body' : 'nil', BODY: text };
+  return program.replace(/\b(METHOD|URL|READER|BODY)\b/g, (name) => given[name]);
 }
 
 // Returns the code that sends a request and prints the answer. request: {base, path, body, code}; code is that for curl. key:
@@ -46,7 +22,7 @@ ${body ? '\trequest.Header.Set("Content-Type", "application/json")\n' : ''}${
 export function code(language, request) {
   const url = request.base + request.path;
   if (language === 'go') return go({ ...request, url });
-  if (language === 'curl') return request.code + (request.key ? ` -H "Authorization: Bearer $${KEY}"` : '');
+  if (language === 'curl') return request.code + (request.key ? ' -H "Authorization: Bearer $ATTENTIOND_KEY"' : '');
   return snippet(language, request);
 }
 
