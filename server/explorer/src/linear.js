@@ -1,7 +1,7 @@
 // linear.js shows attention without softmax. It adds to an answer what the server does not send (the scores, the weights before corrections,
 // the corrections, and how each weight was made), and it says what each word does to the state. The page loads it with the first such answer.
 import { make } from './dom.js';
-import { measured, rowOf } from './matrices.js';
+import { columns, matrices, measured, rank, rowOf, vectors } from './matrices.js';
 import { formatNumber } from './numbers.js';
 import { normalised, partsOf, stepOf, weightsOf } from './recurrence.js';
 
@@ -16,11 +16,9 @@ const ofHead = (item, head, heads) => item?.[Math.floor((head * item.length) / h
 // for each head.
 function sharesOf(beta, { packed }) {
   if (!Array.isArray(beta)) return null;
-  if (!Array.isArray(beta[0])) return [[Float64Array.from(beta)]];
-  let items = beta;
-  while (Array.isArray(items[0][0]) && Array.isArray(items[0][0][0])) items = items.flat();
-  if (!Array.isArray(items[0][0])) items = [items];
-  return items.map((item) => (packed ? item[0].map((_, head) => Float64Array.from(item, (row) => row[head])) : item.map((row) => Float64Array.from(row)))); // prettier-ignore
+  const items = Math.max(rank(beta) - 2, 0);
+  if (!packed || rank(beta) < 2) return vectors(beta, items);
+  return matrices(beta, items).map(([all]) => Array.from({ length: all.cols }, (_, head) => columns(all, head, 1).data));
 }
 
 // Returns the parts of a head that the page computes with, or null if it does not have their numbers.

@@ -15,6 +15,7 @@ const TINY = 1e-37; // smaller numbers of the server may be 0
 const BETWEEN = ['scores', 'scaled_scores', 'masked_scores', 'uncorrected', 'corrections', 'weights'];
 
 export const stepOf = (id) => (id.length === 1 ? id.toUpperCase() : id);
+const at = (id, row, col) => ({ id, row, col });
 const cellOf = (matrix, row, col) => matrix.data[row * matrix.cols + col];
 const write = (x) => formatNumber(x, 4);
 const inBrackets = (x) => (x < 0 ? `(${write(x)})` : write(x));
@@ -99,28 +100,28 @@ function wayOfProjected(one) {
   const word = name === 'Q' ? answer.query(row) : answer.key(row);
   const title = `${name} of ${word}, column ${col}: `;
   const copy = !projected || id === name.toLowerCase();
-  const next = { Q: { id: 'scores', row }, K: { id: 'scores', col: row }, V: { id: mixed, col } }[name];
-  const to = [copy ? next : { id: name.toLowerCase(), row, col }];
-  const same = projected && copy ? [{ id: name, row, col }] : [];
+  const next = { Q: at('scores', row), K: at('scores', undefined, row), V: at(mixed, undefined, col) }[name];
+  const to = [copy ? next : at(name.toLowerCase(), row, col)];
+  const same = projected && copy ? [at(name, row, col)] : [];
   const source = sourceOf(name, answer.summary);
   const from = name === 'Q' ? row : row - answer.past;
   // Rows of the past, and those of keys that the request adds, are no product.
   if (!projected || from < 0 || from >= (get(source)?.rows ?? Infinity)) return { title, parts: null, from: same, to };
   const parts = productOf(get(source), get(`W_${name}`), from, col, value, biasOf(one));
-  return { title, parts, from: [{ id: source, row: from }, { id: `W_${name}`, col }, ...same], to };
+  return { title, parts, from: [at(source, from), at(`W_${name}`, undefined, col), ...same], to };
 }
 
 function wayOfInput({ answer, row, col, name }) {
   const names = ['Q', 'K', 'V'].filter((made) => sourceOf(made, answer.summary) === name);
   const column = (name === 'X' && answer.columns?.[col]) || `column ${col}`;
   const title = `${name} of ${name === 'X' ? answer.word(row) : answer.key(row)}, ${column}: `;
-  return { title, parts: null, from: [], to: names.map((id) => ({ id, row: id === 'Q' ? row : row + answer.past })) };
+  return { title, parts: null, from: [], to: names.map((id) => at(id, id === 'Q' ? row : row + answer.past)) };
 }
 
 function wayOfWeights({ answer, row, col, name }) {
   const result = name === 'W_O' ? 'output' : name.at(-1);
   const left = name === 'W_O' ? 'joined' : sourceOf(result, answer.summary);
-  return { title: `${name}, row ${row}, column ${col}: `, parts: null, from: [{ id: left, col: row }], to: [{ id: result, col }] };
+  return { title: `${name}, row ${row}, column ${col}: `, parts: null, from: [at(left, undefined, row)], to: [at(result, undefined, col)] };
 }
 
 function wayOfPair({ answer, batch, head, row, col, name, value, get, mixed }) {
@@ -128,26 +129,20 @@ function wayOfPair({ answer, batch, head, row, col, name, value, get, mixed }) {
   const [before, after] = [-1, 1].map((step) => chain[chain.indexOf(name) + step]);
   const made = found(answer, { batch, head, row, col });
   const links = linksOf(made, answer).filter(([step]) => chain.indexOf(step) <= chain.indexOf(name));
-  const parts = made.products && links[0]?.[1] === '=' ? sumParts(Array.from(made.q, (q, at) => [q, made.k[at]])) : [];
-  links.forEach(([, what, number], at) => {
-    parts.push([at ? ` → ${what} ` : ` ${what} `]);
-    if (number !== null) parts.push([write(number), at === links.findLastIndex((link) => link[2] !== null) ? 'is' : 'then']);
+  const parts = made.products && links[0]?.[1] === '=' ? sumParts(Array.from(made.q, (q, place) => [q, made.k[place]])) : [];
+  links.forEach(([, what, number], place) => {
+    parts.push([place ? ` → ${what} ` : ` ${what} `]);
+    if (number !== null) parts.push([write(number), place === links.findLastIndex((link) => link[2] !== null) ? 'is' : 'then']);
   });
   if (name === 'corrections') {
     const [weight, uncorrected] = ['weights', 'uncorrected'].map((step) => cellOf(get(step), row, col));
     parts.splice(0, Infinity, [`weight ${write(weight)} − uncorrected ${inBrackets(uncorrected)} = `], [write(value), 'is']);
   }
-  const from = [
-    { id: 'q', row },
-    { id: 'k', row: col },
-  ];
-  if (before) from.push(name === 'weights' && made.softmax ? { id: before, row } : { id: before, row, col }); // softmax takes the whole row
-  const mixing = [
-    { id: 'v', row: col },
-    { id: mixed ?? 'output', row },
-  ];
+  const from = [at('q', row), at('k', col)];
+  if (before) from.push(name === 'weights' && made.softmax ? at(before, row) : at(before, row, col)); // softmax takes the whole row
+  const mixing = [at('v', col), at(mixed ?? 'output', row)];
   const title = `${answer.query(row)} → ${answer.key(col)}: `;
-  return { title, parts: parts.length ? parts : null, from, to: after ? [{ id: after, row, col }] : mixing };
+  return { title, parts: parts.length ? parts : null, from, to: after ? [at(after, row, col)] : mixing };
 }
 
 function wayOfProduct({ answer, batch, head, row, col, value, get }) {
@@ -156,8 +151,8 @@ function wayOfProduct({ answer, batch, head, row, col, value, get }) {
   return {
     title: `${answer.query(asked)} → ${answer.key(row)}, column ${col}: `,
     parts: [...sumParts([[cellOf(Q, asked, col), cellOf(K, row, col)]]), [' = '], [write(value), 'is'], ...score],
-    from: [{ id: 'q', row: asked, col }, { id: 'k', row, col }], // prettier-ignore
-    to: [{ id: 'scores', row: asked, col: row }],
+    from: [at('q', asked, col), at('k', row, col)],
+    to: [at('scores', asked, row)],
   };
 }
 
@@ -173,8 +168,8 @@ function wayOfMixed(one) {
     title: `output of ${answer.query(row)}, column ${col}: `,
     parts,
     // Without a sum, the weights are a mean over heads, or the page does not have V.
-    from: parts ? [{ id: 'weights', row }, { id: 'v', col }] : [], // prettier-ignore
-    to: one.mixed === 'mixed' ? [{ id: side, row, col: columnsBefore(one) + col }] : [],
+    from: parts ? [at('weights', row), at('v', undefined, col)] : [],
+    to: one.mixed === 'mixed' ? [at(side, row, columnsBefore(one) + col)] : [],
   };
 }
 
@@ -190,8 +185,8 @@ function wayOfSide(one) {
     title: `${name === 'joined' ? 'all heads' : 'output'} of ${answer.query(row)}, column ${col}, from head ${owner}: `,
     parts: way.parts,
     source: owner,
-    from: owner === one.head ? [{ id: 'mixed', row, col: own }] : [],
-    to: name === 'joined' ? [{ id: 'output', row }] : [],
+    from: owner === one.head ? [at('mixed', row, own)] : [],
+    to: name === 'joined' ? [at('output', row)] : [],
   };
 }
 
@@ -202,7 +197,7 @@ function wayOfOutput(one) {
   return {
     title: `output of ${answer.query(row)}, column ${col}: `,
     parts: productOf(get('joined'), get('W_O'), row, col, value, body?.b_O?.[col] ?? 0),
-    from: get('joined') ? [{ id: 'joined', row }, { id: 'W_O', col }] : [], // prettier-ignore
+    from: get('joined') ? [at('joined', row), at('W_O', undefined, col)] : [],
     to: [],
   };
 }
