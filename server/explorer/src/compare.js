@@ -11,7 +11,7 @@ import { axisNames, isSigned, stepNamed } from './steps.js';
 import { suspects } from './suspects.js';
 import markup from './parts/compare.html';
 import { fail, shapeText, TYPES } from './tensortext.js';
-import { paintMap, thumbSize } from './thumbs.js';
+import { paintMap, thumbSize } from './paint.js';
 
 /* global OUTPUTS_NAME */
 const GAP = 28; // pixels between the figures
@@ -120,11 +120,10 @@ function unpaintable({ data }, bits) {
 // file. aside(is): whether the page shows its own view below the verdict. close() removes what was told.
 export function createCompare(section, tools) {
   let kept = null; // the answer A, if the user has kept one
-  // The file of the user's kernel: {name, arrays, pairs, error, order, own, fresh, verdicts}, or null. error: why it cannot be
-  // compared. own: whether it has what the request expects.
-  // others: arrays that the service compares, and the page has no numbers of its results. order: the one that the user chose. fresh: whether
-  // its worst place is still to be shown. chosen: a result that is no step, and the user looks at it: {name, step}, where step is the one
-  // that was open. verdicts: a promise of those of the service.
+  // The file of the user's kernel: {name, arrays, others, pairs, error, order, own, fresh, chosen, verdicts}, or null. others: arrays that the
+  // service compares, and the page has no numbers of its results. error: why it cannot be compared. order: the one that the user chose. own:
+  // whether it has what the request expects. fresh: whether its worst place is still to be shown. chosen: a result that is no step, and the user
+  // looks at it: {name, step}, where step is the one that was open. verdicts: a promise of those of the service.
   let file = null;
   let aside = false; // whether the page shows a step that the file does not have
   let colours = null; // the colours of the difference that the user chose, or null
@@ -254,9 +253,7 @@ export function createCompare(section, tools) {
   }
 
   // Says the verdict on a result of a file that has several.
-  function tellOne(name, { verdict = 'not compared', beyond }) {
-    return `${name}: ${verdict}${beyond ? `, ${counted(beyond)} numbers` : ''}`;
-  }
+  const tellOne = (name, { verdict = 'not compared', beyond }) => `${name}: ${verdict}${beyond ? `, ${counted(beyond)} numbers` : ''}`;
 
   const word = (r) => ` (${now.answer.label(step().rows)(r)})`;
 
@@ -440,7 +437,6 @@ export function createCompare(section, tools) {
     mark();
   }
 
-  // Removes the verdict, its place and what the pointer shows.
   function clear(text = '') {
     found = pointed = null;
     asked++;
@@ -466,7 +462,6 @@ export function createCompare(section, tools) {
     return `${told.join('. ')}. `;
   }
 
-  // Finds what is wrong with a pair, and shows it.
   async function examine(next) {
     const mine = ++asked;
     if (file) file.verdicts ??= judge(next.pairs, { text: now.answer.text, more: file.others });

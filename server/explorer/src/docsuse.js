@@ -1,6 +1,5 @@
 // docsuse.js is what docs.js loads when a reader of the reference uses it: the search, the requests in other languages, and sending them.
-import { copyText } from './clipboard.js';
-import { make, makeButton, makeWith } from './dom.js';
+import { copyText, make, makeWith } from './dom.js';
 import template from './parts/request.go.txt';
 import { formatJSON, snippet } from './snippets.js';
 
@@ -26,7 +25,6 @@ export function code(language, request) {
   return snippet(language, request);
 }
 
-// Copies a block of code. The button says so for a while.
 export async function copy(pre, button) {
   if (!(await copyText(pre.textContent, button))) return;
   button.textContent = 'Copied';

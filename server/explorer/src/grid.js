@@ -6,9 +6,8 @@ import { widthOf } from './geometry.js';
 import { movedCell } from './keyboard.js';
 import { formatNumber } from './numbers.js';
 import { createOneLayer } from './onelayer.js';
-import { BAR_HEIGHT, paintBar } from './paint.js';
+import { BAR_HEIGHT, paintBar, paintMap, PRINTED } from './paint.js';
 import markup from './parts/grid.html';
-import { paintMap } from './thumbs.js';
 
 const SIDE = 64; // most pixels of a side of a small map; a pixel of a larger matrix shows the mean of several weights
 const MOST_LAYERS = 48;
@@ -17,7 +16,6 @@ const MANY = 400; // maps; the browser paints more of them only where they are i
 const MIXED = 'all layers: the mean over heads, plus the identity'; // the rollout, in the place of the name of a layer
 const BAR = 200; // pixels; the width of the bar of colours
 const SAVED = { edge: 8, top: 20, side: 64, each: 68 }; // pixels of a saved picture; each: from one map to the next
-const PRINTED = { ink: '#000000', paper: '#ffffff' };
 
 function largestOf({ data, cols }) {
   const best = data.reduce((most, weight, at) => (weight > data[most] ? at : most), 0);

@@ -4,7 +4,7 @@ import { fill, make, makeWith, setBox } from './dom.js';
 import { moveAlong } from './keyboard.js';
 import { formatNumber } from './numbers.js';
 import markup from './parts/heads.html';
-import { thumbSize } from './thumbs.js';
+import { thumbSize } from './paint.js';
 
 const THUMB = 24; // pixels; the longer side of a small map
 const FEW = 12; // heads; more of them can be searched and sorted
@@ -48,12 +48,7 @@ export class Heads {
     const heads = answer.matrices.weights[0].length;
     this.root.hidden = heads < 2 && answer.batch < 2;
     this.state = state;
-    if (this.root.hidden) {
-      this.watcher.disconnect();
-      this.grid.replaceChildren();
-      [this.buttons, this.shown] = [[], ''];
-      return;
-    }
+    if (this.root.hidden) return;
     const all = heads * answer.batch <= MOST;
     const { rows, cols } = answer.matrix('weights', 0, 0);
     const spread = Boolean(answer.entropy(0, heads - 1));

@@ -4,11 +4,10 @@ import { fromHash, toHash } from './address.js';
 import { Answer } from './answer.js';
 import { changes } from './changes.js';
 import { createClient } from './client.js';
-import { copyText } from './clipboard.js';
 import { SEQUENTIAL } from './colour.js';
 import { setControls, setCode } from './controls.js';
 import { allDone, defer, setAtOnce } from './defer.js';
-import { make, makeButton } from './dom.js';
+import { copyText, make, makeButton } from './dom.js';
 import { save } from './download.js';
 import { createEditor } from './editor.js';
 import { ALL, EXAMPLES, find, MODEL, OWN, PRONOUN, requestText } from './examples.js';
@@ -85,7 +84,6 @@ function showStatus(kind, text) {
 // Tells the user something that is no problem of the request.
 const notice = (title, detail) => problem.notice({ title, detail });
 
-// Says something to the user of a screen reader.
 const say = (text) => ($('say').textContent = text);
 
 const client = createClient(state.base, {
@@ -340,7 +338,6 @@ async function openOutputs(files, own = false) {
   await compared?.open(files, state.answer, state, own);
 }
 
-// Compares the answer with what a new request expects.
 async function openExpected({ text, body }) {
   const keys = Object.keys(body ?? {}).filter((key) => /^expected\b/.test(key));
   const expected = JSON.stringify(keys.map((key) => body[key]));
@@ -601,11 +598,8 @@ function edited() {
 
 function describe() {
   const { example, variant } = find(state.example);
-  const names = [
-    example === OWN ? 'your request' : (example.name ?? `notebook ${example.id}`),
-    ...(example.variants.length > 1 ? [variant.title] : []),
-  ];
-  return [...names, ...(edited() ? ['edited'] : [])].join(', ');
+  const name = example === OWN ? 'your request' : (example.name ?? `notebook ${example.id}`);
+  return [name, example.variants.length > 1 && variant.title, edited() && 'edited'].filter(Boolean).join(', ');
 }
 
 // Writes the note of the example. If the user has edited the request, the note says what was edited, and a button undoes it.

@@ -3,7 +3,7 @@
 import { makeScale } from './colour.js';
 import { fill, make, setBox } from './dom.js';
 import markup from './parts/player.html';
-import { paintMap, thumbSize } from './thumbs.js';
+import { paintMap, thumbSize } from './paint.js';
 
 const PAUSE = 1000; // milliseconds for each part of a query
 const THUMB = 40; // pixels; the longer side of a small picture
@@ -11,7 +11,6 @@ const MOST = 24; // words; more have no small pictures
 
 // Makes the player in an empty element. tools: {defer, show(change), stage}.
 export function createPlayer(root, { defer, show, stage }) {
-  const still = matchMedia('(prefers-reduced-motion: reduce)');
   const { button, slider, word, small } = fill(root, markup); // the slider does the same as the small pictures
   let timer = 0;
   let now = null; // {answer, state, view, states, last}
@@ -58,12 +57,7 @@ export function createPlayer(root, { defer, show, stage }) {
     stop();
     go(Number(slider.value));
   });
-  const settle = () => {
-    if (still.matches) stop();
-    button.hidden = still.matches;
-  };
-  still.addEventListener('change', settle);
-  settle();
+  matchMedia('(prefers-reduced-motion: reduce)').addEventListener('change', stop); // the style hides the button then
 
   function drawSmall(states, scale, look) {
     if (drawn.states !== states || drawn.look !== look) {

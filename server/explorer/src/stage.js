@@ -4,7 +4,6 @@
 import { makeScale, paintPixels, rangeOf } from './colour.js';
 import { fill, make, makeButton, makeWith, setBox } from './dom.js';
 import { createSaveMenu } from './savemenu.js';
-import { factsOf } from './facts.js';
 import { Figure } from './figure.js';
 import { Flow, NARROW } from './flow.js';
 import { elide, wholeRange } from './geometry.js';
@@ -18,9 +17,9 @@ import { drawExplanation, sentenceOf } from './explanation.js';
 import { defer } from './defer.js';
 import { axisNames, formulaOf, isSigned, opOf, stepNamed, STEPS, textOf, titleOf } from './steps.js';
 import { colours } from './theme.js';
-import { drawThumb } from './thumbs.js';
+import { drawThumb } from './paint.js';
 import { hideTooltip, showTooltip } from './tooltip.js';
-import { found, stepOf, wayOf } from './way.js';
+import { factsOf, found, stepOf, wayOf } from './way.js';
 import { Words } from './words.js';
 
 /* global LINES_NAME */
@@ -168,7 +167,6 @@ export class Stage {
     return picture;
   }
 
-  // Returns the scale of colours of matrices that share it.
   scaleOf(name, both) {
     const { state, answer } = this;
     const signed = isSigned(name, answer.summary.options);

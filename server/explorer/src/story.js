@@ -4,23 +4,17 @@
 import { makeScale } from './colour.js';
 import { temperatureAt } from './curve.js';
 import { fill, make, makeButton, makeWith } from './dom.js';
+import { drawBar } from './explanation.js';
 import { formatNumber } from './numbers.js';
+import shownBy from './parts/samples.json';
 import markup from './parts/story.html';
 import { formatJSON } from './snippets.js';
-import { paintMap } from './thumbs.js';
+import { paintMap } from './paint.js';
 import { isStored, loadTrained, nearWords, nextOf, replaceWord, requestOf, runTrained, wordsOf } from './trained.js';
 
 const TYPING = 250; // milliseconds from the last key to the computation
 const SHOWN = 6; // next words, and unknown words
 const MARK = '.'; // between the layer and the head of a head that is off, in the address
-
-// Words in which one can see what a head does: the layer and the head, and the word that is chosen.
-const SAMPLES = [
-  { text: 'The animal did not cross the street because it was too tired .', layer: 0, head: 1, word: 'it' },
-  { text: 'A dog chased a cat . Anna saw the', layer: 1, head: 2, word: 'the' },
-  { text: 'Anna Smith met Ben Nelson . later Anna', layer: 1, head: 0, word: 'Anna' },
-  { text: 'Anna drank some tea because it was', layer: 1, head: 1, word: 'was' },
-];
 
 // Makes the view in an empty element. tools: {post(path, body), stored(), take(path, text, labels, shown), words, lines(place), tell(title, detail),
 // say(text)}. stored() resolves to the stored layers of the server. take() makes a request that of the page; shown: what the
@@ -40,7 +34,8 @@ export async function createStory(root, tools) {
   let locked = null; // the word that is chosen, as in all views: its lines are shown alone
 
   const { area, note, samples, heads, every, place, lead, list, slider, degree, hidden, count, known } = fill(root, markup);
-  for (const sample of SAMPLES) makeButton(samples, model.names[sample.layer][sample.head], () => open(sample), { title: sample.text });
+  // Words in which one can see what a head does: the layer and the head, and the word that is chosen.
+  for (const one of shownBy) makeButton(samples, model.names[one.layer][one.head], () => open(one), { title: one.text });
   count.textContent = `The ${model.words.length} words that the model knows`;
   known.textContent = [...model.words].sort((a, b) => a.localeCompare(b)).join(' ');
 
@@ -154,12 +149,9 @@ export async function createStory(root, tools) {
     lead.textContent = sentence();
     list.replaceChildren();
     for (const { word, probability } of expected(ran).slice(0, SHOWN)) {
-      const item = make('li', '', list);
       // The word comes after the one that is chosen, in the place of what stands there.
       const on = () => write([...ran.words.slice(0, chosenAt() + 1), word].join(' '));
-      makeButton(make('span', '', item), word, on, { className: 'quiet', title: 'Write on with this word' });
-      make('i', '', make('span', 'track', item)).style.width = `${Math.max(1, 100 * probability)}%`;
-      make('b', '', item, percent(probability));
+      makeButton(drawBar(list, probability, percent(probability)), word, on, { className: 'quiet', title: 'Write on with this word' });
     }
     hidden.replaceChildren(new Option('none', ''), ...ran.words.map((word, at) => new Option(`${at + 1} ${word}`, at)));
     hidden.value = unseen ?? '';
