@@ -410,7 +410,7 @@ def check_table(document, path):
     for name in {name for option in explorer for name in (option["key"], *option.get("values", {}))} - {"", "true"}:
         if name not in known:
             document.fail(f"options.json has a control for {name}, which no request has")
-    lists = dict(re.findall(r"const (MATRICES|GRADIENTS|PROJECTIONS|OF_SOFTMAX) = \[(.*?)\]",
+    lists = dict(re.findall(r"const (MATRICES|GRADIENTS|PROJECTIONS|OF_SOFTMAX) = \[(.*?)\];",
                             (ROOT / "server/explorer/src/request.js").read_text(encoding="utf-8"), re.S))
     names = {name: set(re.findall(r"'(\w+)'", listed)) for name, listed in lists.items()}
     differences(document, "request.js: /softmax: ", {row["key"] for row in rows if "/softmax" in row["at"]}, names["OF_SOFTMAX"])

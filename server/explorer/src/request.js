@@ -8,8 +8,8 @@ const MOST_OF_STATES = 200_000; // numbers
 const MANY = 100_000; // numbers; an answer that has more is not asked for as text
 const GRADIENTS = ['grad_output', 'grad_lse', 'grad_weights', 'grad_present_state'];
 export const MATRICES = [
-  ...['X', 'Q', 'K', 'V', 'context', 'value_context', 'past_K', 'past_V', 'mask', 'bias', 'gate', 'embedding', 'decay', 'beta', 'past_state'],
-  ...GRADIENTS,
+  ...['X', 'Q', 'K', 'V', 'context', 'value_context', 'past_K', 'past_V', 'mask', 'bias', 'gate', 'embedding', 'decay', 'beta'],
+  ...['past_state', ...GRADIENTS],
 ];
 export const PROJECTIONS = ['W_Q', 'W_K', 'W_V', 'W_O', 'W_G', 'b_Q', 'b_K', 'b_V', 'b_O', 'b_G', 'bias_K', 'bias_V'];
 
@@ -34,7 +34,6 @@ export function shapeOf(value) {
 // Returns whether a body fits only attention without softmax. At the other paths, `decay` needs `causal`.
 const hasState = (body) => ['update', 'normalize_QK', 'beta', 'past_state'].some((key) => key in body) || ('decay' in body && !body.causal);
 
-// Returns the path that fits a body.
 export function pathFor(body) {
   if (Array.isArray(body.heads)) return PATHS[2];
   const biases = ['b_Q', 'b_K', 'b_V']; // of Q, K and V, too

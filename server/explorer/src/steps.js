@@ -124,9 +124,7 @@ function ofScaled({ scale, softcap }) {
 }
 
 // Returns the formula of the output if something follows the values: a gate, whose sigmoid multiplies them, or W_O.
-function ofOutput({ gate, W_G, W_O }) {
-  return `Y = ( ${gate || W_G ? 'σ ( G ) ∘ ' : ''}A V )${W_O ? ' W_O' : ''}`;
-}
+const ofOutput = ({ gate, W_G, W_O }) => `Y = ( ${gate || W_G ? 'σ ( G ) ∘ ' : ''}A V )${W_O ? ' W_O' : ''}`;
 
 // Returns the formula of a step for a request, as MathML.
 export function formulaOf({ name, formula }, summary) {
@@ -158,7 +156,9 @@ export function titleOf(id, summary) {
 }
 
 // The keys of requests that may add to a score or forbid it.
-const FORBIDS = ['mask', 'bias', 'causal', 'window', 'key_padding', 'lengths', 'sequences', 'sequence_offsets', 'alibi', 'alibi_slopes', 'decay'];
+const FORBIDS = [
+  ...['mask', 'bias', 'causal', 'window', 'key_padding', 'lengths', 'sequences', 'sequence_offsets', 'alibi', 'alibi_slopes', 'decay'],
+];
 
 // Returns what leads to a matrix of the flow, in a word. d: the columns of Q.
 export function opOf(id, { path, options, shapes }, head, d) {
