@@ -70,10 +70,9 @@ export class Curve {
       this.root.dataset.state = 'done';
       this.show();
     } catch (error) {
-      if (mine === this.asked) {
-        this.root.dataset.state = 'error';
-        this.readout.textContent = error.message;
-      }
+      if (mine !== this.asked) return;
+      this.root.dataset.state = 'error';
+      this.readout.textContent = error.message;
     }
   }
 
@@ -100,9 +99,8 @@ export class Curve {
     const rise = `${this.values[0].toPrecision(3)} to ${max.toPrecision(3)}`;
     this.svg.ariaLabel = `Softmax of 100 values from −5 to 4.9 at temperature ${this.root.dataset.temperature}: it rises from ${rise}`;
     this.drawAxes(marks);
-    if (this.reference && this.reference !== this.values) {
+    if (this.reference && this.reference !== this.values)
       makeSVG('path', { class: 'curve-reference', d: this.path(this.reference) }, this.svg);
-    }
     makeSVG('path', { class: 'curve-line', d: this.path(this.values) }, this.svg);
     this.point(null);
   }

@@ -75,7 +75,6 @@ function axisLabels(labels, first, last, size, room, least) {
   return found;
 }
 
-// Returns the labels of both axes for the range that is shown.
 export function axes(box, range, rowLabels, colLabels) {
   const height = box.plotHeight / (range.row1 - range.row0);
   const width = box.plotWidth / (range.col1 - range.col0);
