@@ -405,12 +405,12 @@ def check_table(document, path):
         document.fail(f"README.md has an option {key} in its table, which no request has")
     if not options:
         document.fail("README.md has no table of options")
-    explorer = (ROOT / "server/explorer/src/options.js").read_text(encoding="utf-8")
+    explorer = json.loads((ROOT / "server/explorer/src/parts/options.json").read_text(encoding="utf-8"))
     known = {row["key"] for row in rows} | {choice for row in rows for choice in row["choices"]}
-    for name in re.findall(r"""\bkey: '(\w+)'|'"(\w+)"'""", explorer):
-        if "".join(name) not in known:
-            document.fail(f"options.js has a control for {''.join(name)}, which no request has")
-    lists = dict(re.findall(r"const (MATRICES|GRADIENTS|PROJECTIONS|OF_SOFTMAX) = \[(.*?)\]",
+    for name in {name for option in explorer for name in (option["key"], *option.get("values", {}))} - {"", "true"}:
+        if name not in known:
+            document.fail(f"options.json has a control for {name}, which no request has")
+    lists = dict(re.findall(r"const (MATRICES|GRADIENTS|PROJECTIONS|OF_SOFTMAX) = \[(.*?)\];",
                             (ROOT / "server/explorer/src/request.js").read_text(encoding="utf-8"), re.S))
     names = {name: set(re.findall(r"'(\w+)'", listed)) for name, listed in lists.items()}
     differences(document, "request.js: /softmax: ", {row["key"] for row in rows if "/softmax" in row["at"]}, names["OF_SOFTMAX"])

@@ -58,7 +58,7 @@ function show(page, { rows, cols, heads = 1, causal = false, labels = [], ...opt
       let seed = 1;
       const random = () => (seed = (seed * 16807) % 2147483647) / 2147483647;
       const masked = new Uint8Array(rows * cols);
-      const head = () => {
+      const head = (_, index) => {
         const weights = new Float32Array(rows * cols);
         for (let row = 0; row < rows; row++) {
           const open = causal ? row + 1 : cols;
@@ -69,9 +69,11 @@ function show(page, { rows, cols, heads = 1, causal = false, labels = [], ...opt
             masked[row * cols + col] = col < open ? 0 : 1;
           }
         }
-        return { weights };
+        return { weights, masked, name: `head ${index}`, index };
       };
-      window.data = { rows, cols, masked, heads: Array.from({ length: heads }, head), queryLabels: labels, keyLabels: labels, ...options };
+      const all = Array.from({ length: heads }, head);
+      const [queryLabels, keyLabels] = [rows, cols].map((count, side) => Array.from({ length: count }, (_, at) => labels[at] ?? `${'qk'[side]}${at}`));
+      window.data = { rows, cols, heads: all, queryLabels, keyLabels, threshold: 0, mode: 'weight', row: null, ...options };
       window.views.lines.update(window.data);
     },
     { rows, cols, heads, causal, labels, options },

@@ -11,7 +11,7 @@
  * openapi.yaml and tests/openapi/exact.yaml (then make docs). Give tests/data/answers.txt a good
  * request and refusals.txt a bad one. Most tests and fuzz targets draw the row in every format:
  * needs and excludes of tests/support/drawn.c say beside what it cannot stand, and
- * tests/openapi/hooks.py which values are too large. options.js of the explorer has its control,
+ * tests/openapi/hooks.py which values are too large. options.json of the explorer has its control,
  * GROUPS in docs.py its place in /docs, and llms.txt.in a line. An option that config.json of a
  * model sets is also in family_options.c and api/pages/layers.c.
  *

@@ -2,7 +2,7 @@
 // columns. It uses only the worker's reply and the labels of the user; it needs no page.
 
 import { productsOf } from './arithmetic.js';
-import { columns, measured } from './matrices.js';
+import { columns, measured, rowOf } from './matrices.js';
 
 const MOST = 4_000_000; // products; the page does not mix the values of a longer request
 
@@ -16,7 +16,6 @@ function intersection(masks) {
 // Returns a byte for each pair of n words, 1 if the key comes after the query.
 const laterKeys = (n) => Uint8Array.from({ length: n * n }, (_, at) => Number(at % n > Math.floor(at / n)));
 
-// Returns the product of two matrices.
 export function product(a, b) {
   const data = new Float64Array(a.rows * b.cols);
   for (let row = 0; row < a.rows; row++) {
@@ -30,8 +29,7 @@ export function product(a, b) {
 
 function sideBySide(all) {
   const cols = all.reduce((sum, one) => sum + one.cols, 0);
-  const rowOf = (row) => all.flatMap((one) => Array.from(one.data.subarray(row * one.cols, (row + 1) * one.cols)));
-  const data = Float64Array.from(Array.from({ length: all[0].rows }, (_, row) => rowOf(row)).flat());
+  const data = Float64Array.from(Array.from({ length: all[0].rows }, (_, row) => all.flatMap((one) => [...rowOf(one, row)])).flat());
   return measured({ rows: all[0].rows, cols, data });
 }
 

@@ -68,7 +68,6 @@ export function createClient(base, on) {
     judge: ({ path, text, expected }) => send({ base, path, text, tensors, key, expected }).reply,
     // Resolves to the body of a request, which is a Blob if matrices of files are in it.
     body: async (text) => (await send({ text, tensors, saved: true }).reply).body,
-    // Keeps matrices of files.
     hold: (found) => found.forEach((data, standing) => tensors.set(standing, data)),
     // Asks for results of stored layers. stored: as askLayers() of the worker takes it.
     stored: (path, stored) => send({ base, path, key, stored }).reply,

@@ -33,16 +33,11 @@ export function table(name) {
 // Returns the index of the colour at t, which is 0 to 1.
 const indexOf = (t) => Math.round(Math.min(Math.max(t, 0), 1) * 255);
 
-const written = new Map();
-
 // Returns the colour at t (0 to 1) of a palette, as CSS writes it.
 export function css(name, t) {
-  if (!written.has(name)) {
-    const bytes = table(name);
-    const colour = (_, i) => `rgb(${bytes.subarray(i * 3, i * 3 + 3).join(' ')})`;
-    written.set(name, Array.from({ length: 256 }, colour));
-  }
-  return written.get(name)[indexOf(t)];
+  const at = indexOf(t) * 3;
+  const [r, g, b] = table(name).subarray(at, at + 3);
+  return `rgb(${r} ${g} ${b})`;
 }
 
 // Returns black or white, whichever is easier to read on the colour at t of a palette.

@@ -3,14 +3,15 @@
 // numbers beyond its tolerance are. The page loads this script when it is first needed, and gives it parts that exist once (`tools`).
 import { makeScale, paintPixels, rangeOf } from './colour.js';
 import * as diff from './difference.js';
-import { makeWith, setBox } from './dom.js';
+import { fill, makeWith, setBox } from './dom.js';
 import { movedCell } from './keyboard.js';
 import { measured, split } from './matrices.js';
 import { formatNumber } from './numbers.js';
 import { axisNames, isSigned, stepNamed } from './steps.js';
 import { suspects } from './suspects.js';
+import markup from './parts/compare.html';
 import { fail, shapeText, TYPES } from './tensortext.js';
-import { paintMap, thumbSize } from './thumbs.js';
+import { paintMap, thumbSize } from './paint.js';
 
 /* global OUTPUTS_NAME */
 const GAP = 28; // pixels between the figures
@@ -21,10 +22,7 @@ const EXPECTED = 'expected.'; // before the names of results, as in a request
 const NONE = { absolute: 0, relative: 0 }; // the tolerance of a result whose verdict names none: every difference counts
 const MOST_WEIGHTS = 30_000_000; // weights of an answer; the page does not look for the cause of a wrong result among more
 const PANES = ['A', 'B', 'B − A'];
-// The colours of the difference.
-const COLOURS = { beyond: 'beyond the tolerance', log: 'all, logarithmic', same: 'as A and B' };
 
-// Resolves to the arrays of a file (outputs.js).
 function readOutputs(file) {
   const worker = new Worker(new URL(OUTPUTS_NAME, import.meta.url), { type: 'module' });
   return new Promise((resolve, reject) => {
@@ -122,11 +120,10 @@ function unpaintable({ data }, bits) {
 // file. aside(is): whether the page shows its own view below the verdict. close() removes what was told.
 export function createCompare(section, tools) {
   let kept = null; // the answer A, if the user has kept one
-  // The file of the user's kernel: {name, arrays, pairs, error, order, own, fresh, verdicts}, or null. error: why it cannot be
-  // compared. own: whether it has what the request expects.
-  // others: arrays that the service compares, and the page has no numbers of its results. order: the one that the user chose. fresh: whether
-  // its worst place is still to be shown. chosen: a result that is no step, and the user looks at it: {name, step}, where step is the one
-  // that was open. verdicts: a promise of those of the service.
+  // The file of the user's kernel: {name, arrays, others, pairs, error, order, own, fresh, chosen, verdicts}, or null. others: arrays that the
+  // service compares, and the page has no numbers of its results. error: why it cannot be compared. order: the one that the user chose. own:
+  // whether it has what the request expects. fresh: whether its worst place is still to be shown. chosen: a result that is no step, and the user
+  // looks at it: {name, step}, where step is the one that was open. verdicts: a promise of those of the service.
   let file = null;
   let aside = false; // whether the page shows a step that the file does not have
   let colours = null; // the colours of the difference that the user chose, or null
@@ -136,23 +133,7 @@ export function createCompare(section, tools) {
   let found = null; // what is shown: {name, ours, theirs, tolerance, ..., parts} and what difference.js has found (`all`)
   let shown = ''; // what the verdict belongs to
 
-  const head = makeWith('p', section, { className: 'compare-head' });
-  const title = makeWith('strong', head);
-  const keep = makeWith('button', head, { type: 'button', textContent: 'Keep B as A', onclick: () => tools.keep() });
-  makeWith('label', head, { className: 'button', htmlFor: 'compare-file', textContent: 'Open a kernel’s output' });
-  const accept = '.npy,.safetensors,.json,.csv,.tsv,.txt';
-  const input = makeWith('input', head, { type: 'file', id: 'compare-file', className: 'unseen', accept });
-  const choice = makeWith('select', makeWith('label', head, { textContent: 'Colours of B − A ' }), { id: 'compare-colours' });
-  for (const [value, text] of Object.entries(COLOURS)) choice.append(new Option(text, value));
-  const stop = makeWith('button', head, { type: 'button', className: 'quiet', textContent: 'Stop comparing', onclick: close });
-  const line = makeWith('div', section, { className: 'compare-told' });
-  const told = makeWith('p', line, { id: 'compare-told', role: 'status' });
-  const results = makeWith('select', line, { id: 'compare-result', ariaLabel: 'Result', hidden: true });
-  const flip = makeWith('button', line, { type: 'button', id: 'compare-order', hidden: true });
-  const go = makeWith('button', line, { type: 'button', textContent: 'Show this place', hidden: true });
-  const ariaLabel = 'Numbers beyond the tolerance in each head';
-  const thumbs = makeWith('div', section, { className: 'compare-heads', role: 'group', ariaLabel, hidden: true });
-  const row = makeWith('div', section, { className: 'compare-panes' });
+  const { title, keep, input, choice, stop, told, results, flip, go, thumbs, row } = fill(section, markup);
   const panes = PANES.map((name) => makePane(name));
 
   function makePane(name) {
@@ -219,14 +200,12 @@ export function createCompare(section, tools) {
     return { batch, head: count === 1 ? 0 : Math.min(Math.floor((state.head * count) / now.answer.heads), count - 1) };
   }
 
-  // Shows a head of the pair.
   function showHead(batch, index) {
     const heads = found.ours[batch].length;
     const where = { batch, head: heads === 1 ? now.state.head : Math.floor((index * now.answer.heads) / heads) };
     tools.show(stepNamed(found.name) ? { step: found.name, ...where } : where);
   }
 
-  // Shows a result of the file.
   function showResult(name) {
     const isStep = Boolean(stepNamed(name));
     file.chosen = isStep ? null : { name, step: now.state.step };
@@ -260,7 +239,7 @@ export function createCompare(section, tools) {
 
   // Asks the service for its verdicts on results of the file, by a request or a changed one. Resolves to a function of a result that returns
   // {tolerance, verdict, beyond, message}, or {failure}. message: a sentence of the service that explains a wrong result.
-  async function judge(pairs, { text, more = [] } = now.answer) {
+  async function judge(pairs, { text, more }) {
     const { shapes } = now.answer.reply;
     const asked = pairs.filter(({ name, order }) => shapes[name] && order);
     const expected = [...more, ...asked.map((one) => expectedOf(one, one.order, shapes[one.name]))];
@@ -274,13 +253,10 @@ export function createCompare(section, tools) {
   }
 
   // Says the verdict on a result of a file that has several.
-  function tellOne(name, { verdict = 'not compared', beyond }) {
-    return `${name}: ${verdict}${beyond ? `, ${counted(beyond)} numbers` : ''}`;
-  }
+  const tellOne = (name, { verdict = 'not compared', beyond }) => `${name}: ${verdict}${beyond ? `, ${counted(beyond)} numbers` : ''}`;
 
   const word = (r) => ` (${now.answer.label(step().rows)(r)})`;
 
-  // Says where a number is, and what both have there.
   function spotOf({ batch, head: index, row: r, col: c, ours, theirs }) {
     const [mine, yours] = file ? ['the service', 'the file'] : ['A', 'B'];
     const place = `${found.ours.length > 1 ? `batch item ${batch}, ` : ''}${found.ours[0].length > 1 ? `head ${index}, ` : ''}row ${r}${word(r)}`;
@@ -372,7 +348,6 @@ export function createCompare(section, tools) {
   // Returns the mask of a head of the weights, or null. Other results have −∞ where they are masked.
   const maskOf = (answer, batch, index) => (found.name === 'weights' ? answer.maskOfWeights(batch, index) : null);
 
-  // Returns a function that draws a part of a matrix as a picture.
   const pictureOf = (matrix) => async (picked, part, side) => paintPixels(document.createElement('canvas'), matrix, picked, part, side);
 
   // Draws a small map for each head. They are drawn again if their colours have changed.
@@ -462,7 +437,6 @@ export function createCompare(section, tools) {
     mark();
   }
 
-  // Removes the verdict, its place and what the pointer shows.
   function clear(text = '') {
     found = pointed = null;
     asked++;
@@ -488,7 +462,6 @@ export function createCompare(section, tools) {
     return `${told.join('. ')}. `;
   }
 
-  // Finds what is wrong with a pair, and shows it.
   async function examine(next) {
     const mine = ++asked;
     if (file) file.verdicts ??= judge(next.pairs, { text: now.answer.text, more: file.others });
@@ -581,6 +554,8 @@ export function createCompare(section, tools) {
     tools.show(step);
   }
 
+  keep.addEventListener('click', () => tools.keep());
+  stop.addEventListener('click', close);
   input.addEventListener('change', () => {
     tools.opened([...input.files]);
     input.value = '';
@@ -614,7 +589,6 @@ export function createCompare(section, tools) {
     open,
     // Ends the comparison with what the request before a new one expects.
     forget: () => file?.own && close(),
-    // Keeps an answer as A.
     keep: (answer) => begin(answer, null),
     holds: (element) => !section.hidden && section.contains(element),
     // A copy of what is compared: {name, verdict, beyond, order, worst, difference}.

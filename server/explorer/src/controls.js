@@ -38,11 +38,11 @@ export function setControls() {
   setCode();
 }
 
-// Writes the code that sends the request.
 export function setCode() {
   const request = { base: state.base, path: state.path, body: state.sent ?? state.text, key: state.needsKey };
   $('code').textContent = snippet(state.language, request);
   const file = fileOf(bodyText(request.body));
+  for (const button of $('languages').children) button.ariaPressed = button.dataset.language === state.language;
   $('save-body').hidden = !file;
   $('save-body').textContent = `Save ${file}`;
 }

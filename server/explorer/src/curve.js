@@ -14,7 +14,6 @@ export const VALUES = Array.from({ length: 100 }, (_, i) => -5 + i * (-5 + 0.1 -
 // Returns the temperature at a place of the slider (-1 to 1): 0.1 to 10 in two digits, and 1 in the middle.
 export const temperatureAt = (place) => Number((10 ** place).toPrecision(2));
 
-// Returns the body of the request for a temperature.
 export const requestFor = (temperature) => ({ X: VALUES.map((x) => x / temperature), dtype: 'float64' });
 
 // Returns four to eight round numbers with equal steps. The first is 0, and the last is at least `max`.
@@ -71,10 +70,9 @@ export class Curve {
       this.root.dataset.state = 'done';
       this.show();
     } catch (error) {
-      if (mine === this.asked) {
-        this.root.dataset.state = 'error';
-        this.readout.textContent = error.message;
-      }
+      if (mine !== this.asked) return;
+      this.root.dataset.state = 'error';
+      this.readout.textContent = error.message;
     }
   }
 
@@ -101,9 +99,8 @@ export class Curve {
     const rise = `${this.values[0].toPrecision(3)} to ${max.toPrecision(3)}`;
     this.svg.ariaLabel = `Softmax of 100 values from −5 to 4.9 at temperature ${this.root.dataset.temperature}: it rises from ${rise}`;
     this.drawAxes(marks);
-    if (this.reference && this.reference !== this.values) {
+    if (this.reference && this.reference !== this.values)
       makeSVG('path', { class: 'curve-reference', d: this.path(this.reference) }, this.svg);
-    }
     makeSVG('path', { class: 'curve-line', d: this.path(this.values) }, this.svg);
     this.point(null);
   }

@@ -1,22 +1,21 @@
 // docs.js makes the reference at /docs easier to use; the page is complete without it. It opens the parts that an address names.
 // It gives each request and command a button that copies it, and each request a choice of languages and a button that sends it. It makes
 // the field of the search. What only a reader needs who uses one of them (docsuse.js) is loaded then.
-import { keep, kept, make, makeButton, makeWith } from './dom.js';
+import { keep, kept, makeButton, makeWith } from './dom.js';
 
 /* global DOCSUSE_NAME */
 const WRITTEN = 'http://127.0.0.1:8080'; // the address in the page
 const LANGUAGES = { curl: 'curl', python: 'Python', javascript: 'JavaScript', go: 'Go' };
-const EXPLORED = /^\/(attention|self-attention|multi-head-attention|linear-attention)$/; // the paths that the explorer shows
+const EXPLORED = /^\/(self-|multi-head-|linear-)?attention$/; // the paths that the explorer shows
 
 // The address of the service. Nothing in it means anything to a shell or in a string of a program: escape() also knows the apostrophe.
 const base = new URL('.', location.href).href.slice(0, -1).replace(/[^\w.~:/%[\]-]/g, escape);
 const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
-const use = () => import(new URL(DOCSUSE_NAME, import.meta.url).href);
+const use = () => import(new URL(DOCSUSE_NAME, import.meta.url));
 const requests = []; // {path, body, code, shown} of each block with a request; shown is the element with its code
-let spoken = Object.keys(LANGUAGES).find((language) => language === kept('language')) ?? 'curl';
+let spoken = kept('language') in LANGUAGES ? kept('language') : 'curl';
 const key = { value: '', wanted: false }; // the API key, in memory only
 
-// Opens the parts around an element, and shows it.
 function reveal(element) {
   for (let part = element; (part = part.closest('details')); part = part.parentElement) part.open = true;
   element.scrollIntoView();
@@ -31,16 +30,11 @@ async function revealTarget() {
   if (target) reveal(target);
 }
 
-// Writes the names of the keys or types in a folded part beside its title.
 function listKeys(place) {
   const names = all('tr + tr th, .keys a + a, .except > :first-child, summary[id]', place.closest('details'));
-  place.textContent = names
-    .filter((name) => name !== place.parentNode)
-    .map((name) => name.textContent)
-    .join(' ');
+  place.textContent = names.flatMap((name) => (name === place.parentNode ? [] : name.textContent)).join(' ');
 }
 
-// Writes all requests in a language.
 async function speak(language) {
   spoken = language;
   const writer = language === 'curl' && !key.wanted ? null : await use();
@@ -63,7 +57,7 @@ function makeBar(pre, number) {
     requests.push(request);
     const languages = makeWith('div', bar, { role: 'radiogroup', ariaLabel: 'Language' });
     for (const [value, name] of Object.entries(LANGUAGES)) {
-      const label = make('label', '', languages);
+      const label = makeWith('label', languages);
       const radio = makeWith('input', label, { type: 'radio', name: `language-${number}`, value, checked: value === 'curl' });
       label.append(name);
       radio.addEventListener('change', () => (keep('language', value), speak(value)));
@@ -77,9 +71,8 @@ function makeBar(pre, number) {
   makeButton(bar, 'Copy', async ({ target }) => (await use()).copy(pre, target));
 }
 
-// Makes the field of the search.
 function makeSearch() {
-  const input = makeWith('input', document.getElementById('find'), { type: 'search', placeholder: 'Search: press /', ariaLabel: 'Search' });
+  const input = makeWith('input', document.getElementById('find'), { ariaLabel: 'Search', placeholder: 'Search: press /', type: 'search' });
   input.addEventListener('focus', async () => (await use()).search(input, reveal), { once: true });
   addEventListener('keydown', (event) => {
     if (event.key !== '/' || event.ctrlKey || event.metaKey || event.altKey || event.target.closest('input, textarea')) return;

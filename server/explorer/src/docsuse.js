@@ -1,44 +1,19 @@
 // docsuse.js is what docs.js loads when a reader of the reference uses it: the search, the requests in other languages, and sending them.
-import { copyText } from './clipboard.js';
-import { make, makeButton, makeWith } from './dom.js';
+import { copyText, make, makeWith } from './dom.js';
+import template from './parts/request.go.txt';
 import { formatJSON, snippet } from './snippets.js';
 
 const MOST = 12; // results that the search shows
-const KEY = 'ATTENTIOND_KEY';
 
 // ------------------------------------------------------------------------------------------ code
 
+// Returns a program in Go. A line of the template that ends with the comment "body" or "key" is only for a request that has one.
 function go({ url, body, key }) {
-  const packages = ['fmt', 'io', 'net/http', 'os', ...(body ? ['strings'] : [])];
+  const lines = template.split('\n').map((line) => /^(.*?)(?: \/\/ (body|key))?$/.exec(line));
+  const program = lines.filter(([, , needs]) => !needs || { body, key }[needs]).map(([, line]) => line).join('\n'); // prettier-ignore
   const text = /[`\r]/.test(body) ? JSON.stringify(body) : `\`${body}\``;
-  return `package main
-
-import (
-${packages.map((name) => `\t"${name}"\n`).join('')})
-
-func main() {
-${body ? `\tbody := strings.NewReader(${text})\n` : ''}\trequest, err := http.NewRequest("${body ? 'POST' : 'GET'}", "${url}", ${body ? 'body' : 'nil'})
-\tif err != nil {
-\t\tpanic(err)
-\t}
-${body ? '\trequest.Header.Set("Content-Type", "application/json")\n' : ''}${
-    key ? `\trequest.Header.Set("Authorization", "Bearer "+os.Getenv("${KEY}"))\n` : ''
-  }\tresponse, err := http.DefaultClient.Do(request)
-\tif err != nil {
-\t\tpanic(err)
-\t}
-\tdefer response.Body.Close()
-\tanswer, err := io.ReadAll(response.Body)
-\tif err != nil {
-\t\tpanic(err)
-\t}
-\tif response.StatusCode >= 400 {
-\t\tfmt.Fprintln(os.Stderr, response.StatusCode, string(answer))
-\t\tos.Exit(1)
-\t}
-\tfmt.Println(string(answer))
-}
-`;
+  const given = { METHOD: body ? '"POST"' : '"GET"', URL: `"${url}"`, READER: body ? 'body' : 'nil', BODY: text };
+  return program.replace(/\b(METHOD|URL|READER|BODY)\b/g, (name) => given[name]);
 }
 
 // Returns the code that sends a request and prints the answer. request: {base, path, body, code}; code is that for curl. key:
@@ -46,11 +21,10 @@ ${body ? '\trequest.Header.Set("Content-Type", "application/json")\n' : ''}${
 export function code(language, request) {
   const url = request.base + request.path;
   if (language === 'go') return go({ ...request, url });
-  if (language === 'curl') return request.code + (request.key ? ` -H "Authorization: Bearer $${KEY}"` : '');
+  if (language === 'curl') return request.code + (request.key ? ' -H "Authorization: Bearer $ATTENTIOND_KEY"' : '');
   return snippet(language, request);
 }
 
-// Copies a block of code. The button says so for a while.
 export async function copy(pre, button) {
   if (!(await copyText(pre.textContent, button))) return;
   button.textContent = 'Copied';
@@ -59,7 +33,6 @@ export async function copy(pre, button) {
 
 // ------------------------------------------------------------------------------------------ requests
 
-// The answer as text for people, if it is JSON.
 function readable(text) {
   try {
     return formatJSON(JSON.parse(text));
@@ -115,44 +88,37 @@ export async function run(request, base, key, again) {
 
 // ------------------------------------------------------------------------------------------ search
 
-// Gives an anchor to each heading of an example, each folded part and each key that has none. It begins with that of the part before it.
-function nameKeys() {
-  let part = '';
-  for (const element of document.querySelectorAll('main :is([id], h4, summary, tr + tr th)')) {
-    if (element.id && !element.closest('th')) part = element.id;
-    if (element.id || element.querySelector('[id]')) continue;
-    const name = `${part}-${titleOf(element).replace(/[^\w.]+/g, '-')}`;
-    element.id = document.getElementById(name) ? `${name}-result` : name;
-  }
-}
-nameKeys();
-
 // The text of a heading without the note beside it.
-function titleOf(element) {
-  const parts = [...element.childNodes].filter(({ nodeName }) => nodeName !== 'SMALL');
-  return parts
-    .map(({ textContent }) => textContent)
+const titleOf = ({ childNodes }) =>
+  Array.from(childNodes, ({ nodeName, textContent }) => (nodeName === 'SMALL' ? '' : textContent))
     .join('')
     .trim();
+
+// Gives an anchor to each heading of an example, each folded part and each key that has none. It begins with that of the part before it.
+let part = '';
+for (const element of document.querySelectorAll('main :is([id], h4, summary, tr + tr th)')) {
+  if (element.id && !element.closest('th')) part = element.id;
+  if (element.id || element.querySelector('[id]')) continue;
+  const name = `${part}-${titleOf(element).replace(/[^\w.]+/g, '-')}`;
+  element.id = document.getElementById(name) ? `${name}-result` : name;
 }
 
 // Returns the text of a part of the page, with a space between its paragraphs.
 const textOf = (part) =>
   (part.querySelector('p, li') ? [...part.children].map(textOf).join(' ') : part.textContent).replace(/\s+/g, ' ').trim();
 
-// Returns what stands under a heading or a summary up to the next heading, without folds and tables, as [text, code].
-function textUnder(head) {
+// Returns the text and the code of an entry: the other cells of its row, or what stands under it up to the next heading, without folds and
+// tables. Those of an example are found with its path.
+function textsOf(element) {
+  const row = element.closest('tr');
+  if (row) return [[...row.cells].slice(1).reverse().map(textOf).filter(Boolean).join(' · '), ''];
+  if (element.tagName === 'H4') return ['', ''];
   const parts = [];
-  for (let part = head.nextElementSibling; part && !part.matches('h2, h3'); part = part.nextElementSibling) parts.push(part);
-  const texts = parts.filter((part) => part.matches('p, ul')).map(textOf);
-  const summary = head.querySelector('b ~ small')?.textContent ?? '';
-  return [
-    [summary, ...texts.filter((text) => !text.startsWith('Errors: '))].join(' ').trim(),
-    parts
-      .filter((part) => part.matches('pre'))
-      .map(textOf)
-      .join(' '),
-  ];
+  for (let part = element.nextElementSibling; part && !part.matches('h2, h3'); part = part.nextElementSibling) parts.push(part);
+  const all = (kind) => parts.filter((part) => part.matches(kind)).map(textOf);
+  const summary = element.querySelector('b ~ small')?.textContent ?? '';
+  const texts = all('p, ul').filter((text) => !text.startsWith('Errors: '));
+  return [[summary, ...texts].join(' ').trim(), all('pre').join(' ')];
 }
 
 // Returns what can be found, in the order of the page: {element, label, place, about, code, name, text, leads}. place: the parts around it.
@@ -169,51 +135,42 @@ function entries() {
     for (let fold = element; (fold = fold.closest('details')); fold = fold.parentNode)
       if (fold.firstElementChild !== element) around.unshift(titleOf(fold.firstElementChild));
     const place = [path || chapter, ...around].filter((name, i) => name !== label && (i === 0 || name !== path)).join(' › ');
-    const row = element.closest('tr');
-    const isExample = element.tagName === 'H4';
-    const [about, code] = row
-      ? [[...row.cells].slice(1).reverse().map(textOf).filter(Boolean).join(' · '), '']
-      : isExample
-        ? ['', '']
-        : textUnder(element);
+    const [about, code] = textsOf(element);
     const text = `${place} ${about}`.toLowerCase();
     found.push({ element, label, about, code, place, name: label.toLowerCase(), text, leads: isPath || element.tagName === 'H2' });
   }
   return found;
 }
 
-// Returns what finds a word in texts in lower case: the whole word, its beginning, a word within the name of a key, or any part.
-function finder(word) {
+// Returns a function that says how well an entry has a word in lower case. 0 is not at all. The whole word in the name is the best, then its
+// beginning, a word within the name of a key, and last any part of a text or of code.
+function ranker(word) {
   const quoted = word.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
   const between = (before, after) => new RegExp(`(?<![\\p{L}\\p{N}${before}])${quoted}${after}`, 'u');
-  return { word, key: between('_', '(?![\\p{L}\\p{N}_])'), begins: between('_', ''), whole: between('', '(?![\\p{L}\\p{N}])') };
+  const [key, begins, whole] = [between('_', '(?![\\p{L}\\p{N}_])'), between('_', ''), between('', '(?![\\p{L}\\p{N}])')];
+  return ({ name, text, code }) => {
+    if (key.test(name)) return 5;
+    if (begins.test(name)) return 4;
+    if (whole.test(name) || whole.test(text)) return 3;
+    if (name.includes(word) || begins.test(text)) return 2;
+    return text.includes(word) || code.toLowerCase().includes(word) ? 1 : 0;
+  };
 }
 
-// How well an entry has a word. 0 is not at all. The whole word in the name is the best, and a part of a text or of code the least.
-function has({ name, text, code }, { word, key, begins, whole }) {
-  if (key.test(name)) return 5;
-  if (begins.test(name)) return 4;
-  if (whole.test(name) || whole.test(text)) return 3;
-  if (name.includes(word) || begins.test(text)) return 2;
-  return `${text}\n${code.toLowerCase()}`.includes(word) ? 1 : 0;
-}
-
-// How well an entry fits a query and the finders of its words. 0 is not at all. An entry with more of the words comes first, then one with
-// the whole phrase. A chapter or a path comes before a key that has the words in a similar way.
-function fit(entry, query, words) {
-  const points = words.map((word) => has(entry, word));
+// How well an entry fits a query of words. 0 is not at all. An entry with more of the words comes first, then one with the whole phrase. A
+// chapter or a path comes before a key that has the words in a similar way.
+function fit(entry, query, rankers) {
+  const points = rankers.map((rank) => rank(entry)).filter(Boolean);
   const sum = points.reduce((a, b) => a + b, 0);
-  const isPhrase = words.length > 1 && `${entry.name}\n${entry.text}`.includes(query);
+  const isPhrase = rankers.length > 1 && `${entry.name}\n${entry.text}`.includes(query);
   const more = (entry.leads ? 1.5 : 0) + (entry.name === query ? 0.4 : 0) + (isPhrase ? 2 : 0);
-  return sum && points.filter(Boolean).length * 100 + sum / words.length + more;
+  return sum && points.length * 100 + sum / rankers.length + more;
 }
 
-// Returns the part of the text of an entry, or of its code, that has a word of a query, or its beginning.
+// Returns the part of the text of an entry, or of its code, that has a query or a word of it.
 function excerpt({ about, code }, query, words) {
   const all = `${about} ${code}`.trim();
-  const lower = all.toLowerCase();
-  const places = [lower.indexOf(query), ...words.map(({ whole }) => lower.search(whole)), ...words.map(({ word }) => lower.indexOf(word))];
-  const at = places.find((place) => place >= 0) ?? 0;
+  const at = [query, ...words].map((part) => all.toLowerCase().indexOf(part)).find((place) => place >= 0) ?? 0;
   const begin = at < 60 ? 0 : all.lastIndexOf(' ', at - 30) + 1;
   return `${begin ? '… ' : ''}${all.slice(begin, begin + 90)}${begin + 90 < all.length ? '…' : ''}`;
 }
@@ -224,6 +181,7 @@ export function search(input, show) {
   const list = makeWith('ul', input.parentNode, { id: 'found', role: 'listbox', ariaLabel: 'Found', hidden: true });
   const note = makeWith('p', input.parentNode, { className: 'unseen', role: 'status' });
   let chosen = 0;
+  let best = []; // what is shown: [points, entry]
   for (const [name, value] of Object.entries({ role: 'combobox', 'aria-controls': 'found', 'aria-autocomplete': 'list' }))
     input.setAttribute(name, value);
 
@@ -253,9 +211,10 @@ export function search(input, show) {
 
   function find() {
     const query = input.value.trim().toLowerCase().replace(/\s+/g, ' ');
-    const words = query.split(' ').filter(Boolean).map(finder);
-    const fitting = known.map((entry) => [fit(entry, query, words), entry]).filter(([points]) => points);
-    const best = fitting.sort(([a], [b]) => b - a).slice(0, MOST);
+    const words = query.split(' ').filter(Boolean);
+    const rankers = words.map(ranker);
+    const fitting = known.map((entry) => [fit(entry, query, rankers), entry]).filter(([points]) => points);
+    best = fitting.sort(([a], [b]) => b - a).slice(0, MOST);
     list.replaceChildren();
     for (const [i, [, entry]] of best.entries()) {
       const option = makeWith('li', list, { id: `found-${i}`, role: 'option' });
@@ -269,12 +228,11 @@ export function search(input, show) {
     note.className = query && !best.length ? '' : 'unseen';
     note.textContent = !query ? '' : best.length ? `${fitting.length} found` : `Nothing is found for “${input.value.trim()}”.`;
     choose(0);
-    return best;
   }
 
-  let best = find();
-  input.addEventListener('input', () => (best = find()));
-  input.addEventListener('focus', () => (best = find()));
+  find();
+  input.addEventListener('input', find);
+  input.addEventListener('focus', find);
   input.addEventListener('blur', close);
   input.addEventListener('keydown', (event) => {
     const { key } = event;

@@ -1,4 +1,4 @@
-// dom.js makes elements of the page.
+// dom.js makes elements of the page, and knows the storage and the clipboard of the browser.
 
 // Makes an element with a class and a text, and appends it to its parent. Each of the three may be left out.
 export function make(tag, className, parent, text) {
@@ -14,6 +14,12 @@ export function makeWith(tag, parent, properties) {
   const made = Object.assign(document.createElement(tag), properties);
   parent?.append(made);
   return made;
+}
+
+// Fills an element with HTML of this page. Returns its elements that have a data-part, by these names.
+export function fill(root, html) {
+  root.innerHTML = html;
+  return Object.fromEntries(Array.from(root.querySelectorAll('[data-part]'), (element) => [element.dataset.part, element]));
 }
 
 // Makes an element of SVG with these attributes and a text, and appends it to its parent. The last two may be left out.
@@ -53,4 +59,26 @@ export function keep(key, value) {
   } catch {
     // The next visit begins without it.
   }
+}
+
+// Copies a text. Resolves to whether it was copied. Browsers have no navigator.clipboard on a page from plain HTTP, except on localhost. There,
+// the old command "copy" is tried. If it fails, too, a field after the button has the text until it loses the focus; the text is selected, so
+// that the user can copy it with a key.
+export async function copyText(text, button) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    // The page has no clipboard, or it may not write to it.
+  }
+  const area = makeWith('textarea', null, { className: 'to-copy', readOnly: true, rows: 3, value: text, ariaLabel: 'The text to copy' });
+  button.after(area);
+  area.select();
+  if (document.execCommand('copy')) {
+    area.remove();
+    button.focus();
+    return true;
+  }
+  area.addEventListener('blur', () => area.remove());
+  return false;
 }

@@ -117,8 +117,7 @@ const byRule = (update, given, look) => ({
 // unchanged, or a function of its answer that returns the note.
 export const EXAMPLES = [
   {
-    ...{ id: '000', title: 'Attention from scratch' },
-    labels: ['word 1', 'word 2', 'word 3', 'word 4'],
+    ...{ id: '000', title: 'Attention from scratch', labels: ['word 1', 'word 2', 'word 3', 'word 4'] },
     variants: [
       {
         ...{ id: '000', title: 'four words', path: '/self-attention' },
@@ -187,8 +186,7 @@ export const EXAMPLES = [
     ],
   },
   {
-    ...{ id: '003', title: 'A masked head' },
-    labels: ['My', 'name', 'is', 'Grant'],
+    ...{ id: '003', title: 'A masked head', labels: ['My', 'name', 'is', 'Grant'] },
     variants: [
       {
         ...{ id: '003', title: 'causal', path: '/attention' },
@@ -200,8 +198,7 @@ export const EXAMPLES = [
     ],
   },
   {
-    ...{ id: '004', title: 'Step by step' },
-    labels: ['Word 1', 'Word 2', 'Word 3'],
+    ...{ id: '004', title: 'Step by step', labels: ['Word 1', 'Word 2', 'Word 3'] },
     variants: [
       {
         ...{ id: '004', title: 'three words', path: '/self-attention' },
@@ -254,8 +251,7 @@ export const EXAMPLES = [
 
 // Four words whose numbers are made by hand for the tour. The columns of X say whether a word is an animal, a thing, an action or a pronoun.
 export const PRONOUN = {
-  ...{ id: 'it', title: 'A pronoun', name: 'a pronoun' },
-  labels: ['cat', 'drinks', 'milk', 'it'],
+  ...{ id: 'it', title: 'A pronoun', name: 'a pronoun', labels: ['cat', 'drinks', 'milk', 'it'] },
   columns: ['animal', 'thing', 'action', 'pronoun'], // what the columns of X mean
   row: 3, // the word that is chosen at first
   variants: [
@@ -290,7 +286,6 @@ export const MODEL = {
   ],
 };
 
-// The requests that the entry "Your own" begins with.
 export const OWN = {
   ...{ id: 'own', title: 'Your own' },
   look: 'Paste a text, a table, CSV, JSON, or matrices as Python prints them, or drop a file. The page computes while you type.',
@@ -328,5 +323,4 @@ export function find(name) {
   return { example: EXAMPLES[0], variant: EXAMPLES[0].variants[0] };
 }
 
-// Returns the text of the request of a variant.
 export const requestText = (variant) => variant.text ?? formatJSON(variant.body);

@@ -36,15 +36,20 @@ function partsOf(given) {
 // Returns the sentence about a row as text. given: as for drawExplanation().
 export const sentenceOf = (given) => partsOf(given).reduce((sentence, [text]) => sentence + text, '');
 
+// Adds an item to a list: a bar, whose length is a part of 1, and a number. Returns the empty element before the bar.
+export function drawBar(list, part, number) {
+  const item = make('li', '', list);
+  const before = make('span', '', item);
+  make('i', '', make('span', 'track', item)).style.width = `${Math.max(1, 100 * part)}%`;
+  make('b', '', item, number);
+  return before;
+}
+
 function bars(container, keys, keyLabel) {
   const most = Math.abs(keys[0].weight) || 1;
   const list = make('ol', '', container);
   for (const { weight, key } of keys.slice(0, MOST)) {
-    const item = make('li', '', list);
-    make('span', '', item, keyLabel(key));
-    const track = make('span', 'track', item);
-    make('i', '', track).style.width = `${Math.max(1, (Math.abs(weight) / most) * 100)}%`;
-    make('b', '', item, formatNumber(weight, 3));
+    drawBar(list, Math.abs(weight) / most, formatNumber(weight, 3)).textContent = keyLabel(key);
   }
 }
 

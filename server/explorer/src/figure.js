@@ -1,7 +1,7 @@
 // figure.js has the heat map of one matrix: a canvas, and over it the marks of cells. It can be zoomed. It tells its owner which cell the
 // pointer is on and which keys are pressed; the owner decides what follows.
 import { layOut, wholeRange } from './geometry.js';
-import { BAR_HEIGHT, barWidth, CanvasSurface, cellSize, paintBar, paintFigure } from './paint.js';
+import { BAR_HEIGHT, barWidth, CanvasSurface, cellSize, paintBar, paintFigure, PRINTED } from './paint.js';
 import { defer } from './defer.js';
 import { make, makeWith, setBox } from './dom.js';
 import { hideTooltip } from './tooltip.js';
@@ -10,8 +10,6 @@ import { holding, listenToDrag, scaled, within } from './zoom.js';
 const MOST_CELLS = 6400; // the worker draws a picture of a larger matrix
 const FEW_CELLS = 400; // a matrix of at most so many cells needs no zoom
 const EDGE = 8; // pixels of paper around a saved figure, and above its bar of colours
-// The colours of a figure for a paper.
-export const PRINTED = { ink: '#000000', paper: '#ffffff', hatch: '#8d8a84' };
 
 export class Figure {
   // on: the functions that the owner gives: {point(cell|null, event), click(cell, event), keydown(event), leave(), zoom(zoomed), scaled()}; cell is
@@ -95,7 +93,6 @@ export class Figure {
     this.root.dataset.drawn = latest;
   }
 
-  // Returns the settings that the painter takes.
   shown() {
     const { box, range, pixels, given } = this;
     return { ...given, ...this.legend(), box, range, pixels, size: cellSize(box, range) };
@@ -125,7 +122,6 @@ export class Figure {
     return true;
   }
 
-  // Moves the range that is shown as far as needed to show a cell.
   reveal(cell) {
     const range = holding(this.range, cell);
     if (range.row0 !== this.range.row0 || range.col0 !== this.range.col0) this.zoom(range);
@@ -141,7 +137,6 @@ export class Figure {
     return inside ? { row, col } : null;
   }
 
-  // Returns the rectangle of a cell on the screen.
   rectOf({ row, col }) {
     const bounds = this.over.getBoundingClientRect();
     const { width, height } = cellSize(this.box, this.range);

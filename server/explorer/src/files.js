@@ -89,21 +89,18 @@ async function safetensorsRequest(file) {
   for (const { name } of tensors)
     if (metadata.some(([key]) => key === name)) fail(`${name} is the name of a tensor, and it stands in __metadata__, too.`);
   if (captured) return capturedRequest(file, metadata, tensors);
-  const given = tensors.map((tensor) => [tensor.name, tensor]);
-  return { ...(await tensorsRequest(file, metadata, given)), note: `${file.name} is the request now.` };
+  const given = tensors.map((tensor) => [tensor.name, tensor, file]);
+  return { ...(await tensorsRequest(metadata, given)), note: `${file.name} is the request now.` };
 }
 
-// Resolves to the request of tensors, pairs [key, tensor], and of the strings of the metadata.
-function tensorsRequest(file, metadata, tensors) {
+// Resolves to the request of tensors, [key, tensor, file], and of the strings of the metadata.
+function tensorsRequest(metadata, tensors) {
   const place = ([key]) => (KEYS.includes(key) ? KEYS.indexOf(key) : KEYS.length);
   tensors.sort((a, b) => place(a) - place(b));
   // A string of the metadata that is JSON is this JSON; any other is a string. "format" names the library that wrote the file.
   const optionOf = ([name, text]) => [name, parse(text) === undefined ? JSON.stringify(text) : text.trim()];
   const options = metadata.filter(([name]) => name !== 'format').map(optionOf);
-  return requestOf(
-    options,
-    tensors.map(([key, tensor]) => [key, tensor, file]),
-  );
+  return requestOf(options, tensors);
 }
 
 // Resolves to the request of the first layer of a captured file, whose names end with the number of the layer. layers: the names of all
@@ -115,13 +112,14 @@ async function capturedRequest(file, metadata, tensors) {
   const numbers = tensors.filter(isCaptured).map(({ name }) => Number(name.slice(2)));
   const entries = numbers.sort((a, b) => a - b).map((at) => [at, names[at] ?? '']);
   async function request(at) {
-    const own = (all, nameOf) => all.filter((one) => nameOf(one).endsWith(`.${at}`)).map((one) => [nameOf(one).replace(/\.\d+$/, ''), one]);
+    const own = (all, nameOf) =>
+      all.filter((one) => nameOf(one).endsWith(`.${at}`)).map((one) => [nameOf(one).replace(/\.\d+$/, ''), one, file]);
     const given = own(tensors, ({ name }) => name);
     const options = own(metadata, ([name]) => name).map(([name, [, text]]) => [name, text]);
     const [n, m] = ['Q', 'K'].map((key) => given.find(([name]) => name === key)?.[1].shape.at(-2));
     const { words, note } = wordsOf(n && texts.get('words'), n, 'Q', m);
     const labels = words ?? [];
-    return { ...(await tensorsRequest(file, options, given)), labels, note: `${file.name}, layer ${at}, is the request now.${note}` };
+    return { ...(await tensorsRequest(options, given)), labels, note: `${file.name}, layer ${at}, is the request now.${note}` };
   }
   const [[at]] = entries;
   const look = `Each layer has the queries, keys and values that ${texts.get('model') ?? 'a model'} computed for one text.`;

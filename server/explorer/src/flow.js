@@ -6,8 +6,7 @@ import { make, makeWith, setBox } from './dom.js';
 import { elide, widthOf, wholeRange } from './geometry.js';
 import { movedCell } from './keyboard.js';
 import { formatNumber } from './numbers.js';
-import { PRINTED } from './figure.js';
-import { CanvasSurface, paintCells, READABLE } from './paint.js';
+import { CanvasSurface, paintCells, PRINTED, READABLE } from './paint.js';
 import { transposed } from './projections.js';
 import { stepNamed } from './steps.js';
 import { sourceOf } from './request.js';
@@ -292,7 +291,6 @@ export class Flow {
   // Returns lengths of the layout as lengths on the screen.
   zoomed = (box) => Object.fromEntries(Object.entries(box).map(([name, length]) => [name, length * this.zoom]));
 
-  // Asks for the picture of a large matrix.
   async fetch(node) {
     const look = JSON.stringify(node.scale);
     if (node.pixels?.look === look) return;
@@ -344,7 +342,6 @@ export class Flow {
     this.paintLabels(on, node, colours);
   }
 
-  // Writes what leads from one multiplication to the next.
   paintOps(on, colours) {
     for (const { text, left, right, y, leads } of this.layout.ops) {
       const middle = (left + right) / 2;
@@ -353,7 +350,6 @@ export class Flow {
     }
   }
 
-  // Writes the title of a matrix, and the words beside its rows or above its columns.
   paintLabels(on, { id, box, matrix, size }, { ink }) {
     const { label } = this.given;
     const words = id === 'v' || LABELLED.includes(id) || (id === 'weights' && !this.nodes.has('q'));
@@ -383,7 +379,6 @@ export class Flow {
     on.text(short, box.left, box.top - higher, { colour: ink, align: 'left', strong: true });
   }
 
-  // Returns the labels of the columns of a matrix that has some.
   labelsAbove(id) {
     const { answer, label } = this.given;
     if (id === 'k') return Array.from({ length: answer.keys }, (_, key) => label('key')(key));

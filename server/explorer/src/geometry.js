@@ -23,7 +23,6 @@ export function widthOf(text) {
   return widths.get(text);
 }
 
-// Cuts a text so that it fits into a width.
 export function elide(text, width) {
   if (widthOf(text) <= width) return text;
   let end = text.length - 1;
@@ -76,7 +75,6 @@ function axisLabels(labels, first, last, size, room, least) {
   return found;
 }
 
-// Returns the labels of both axes for the range that is shown.
 export function axes(box, range, rowLabels, colLabels) {
   const height = box.plotHeight / (range.row1 - range.row0);
   const width = box.plotWidth / (range.col1 - range.col0);
@@ -97,5 +95,4 @@ export function ticks(lo, hi) {
   return found;
 }
 
-// Returns the range of all cells of a matrix.
 export const wholeRange = ({ rows, cols }) => ({ row0: 0, row1: rows, col0: 0, col1: cols });

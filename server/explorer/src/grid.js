@@ -1,13 +1,13 @@
 // grid.js shows the weights of all heads of all layers as a grid of small maps: a row for each layer, a column for each head. The rollout is
 // one more map, in a row of its own. A click or Enter opens one map large (onelayer.js); Escape goes back. All maps can be saved as a picture.
 import { makeScale, rangeOf } from './colour.js';
-import { makeWith } from './dom.js';
+import { fill, makeWith } from './dom.js';
 import { widthOf } from './geometry.js';
 import { movedCell } from './keyboard.js';
 import { formatNumber } from './numbers.js';
 import { createOneLayer } from './onelayer.js';
-import { BAR_HEIGHT, paintBar } from './paint.js';
-import { paintMap } from './thumbs.js';
+import { BAR_HEIGHT, paintBar, paintMap, PRINTED } from './paint.js';
+import markup from './parts/grid.html';
 
 const SIDE = 64; // most pixels of a side of a small map; a pixel of a larger matrix shows the mean of several weights
 const MOST_LAYERS = 48;
@@ -16,9 +16,7 @@ const MANY = 400; // maps; the browser paints more of them only where they are i
 const MIXED = 'all layers: the mean over heads, plus the identity'; // the rollout, in the place of the name of a layer
 const BAR = 200; // pixels; the width of the bar of colours
 const SAVED = { edge: 8, top: 20, side: 64, each: 68 }; // pixels of a saved picture; each: from one map to the next
-const PRINTED = { ink: '#000000', paper: '#ffffff' };
 
-// Returns the place of the largest weight of a matrix.
 function largestOf({ data, cols }) {
   const best = data.reduce((most, weight, at) => (weight > data[most] ? at : most), 0);
   return { row: Math.floor(best / cols), col: best % cols, weight: data[best] };
@@ -28,22 +26,12 @@ function largestOf({ data, cols }) {
 // hideTooltip, copy(button), say(text), tell(title, detail)}. on: {open(row, col, batch), close(), hide(whether)} tells what the user wants to
 // see, and the owner then calls show(). The row after the last layer is that of the rollout.
 export function createGrid(root, tools, on) {
-  const bar = makeWith('div', root, { className: 'map-tools' });
-  const back = makeWith('button', bar, { type: 'button', textContent: 'Back to all heads', onclick: () => on.close() });
-  const title = makeWith('h3', bar);
-  const source = makeWith('small', bar);
-  const hideBox = makeWith('label', bar);
-  const hide = makeWith('input', hideBox, { type: 'checkbox', onchange: () => on.hide(hide.checked) });
-  const hideText = makeWith('span', hideBox);
-  const copy = makeWith('button', bar, { type: 'button', className: 'quiet', textContent: 'Copy link', onclick: () => tools.copy(copy) });
-  const note = makeWith('p', root, { className: 'text' });
-  const all = makeWith('div', root);
-  const table = makeWith('div', all, { className: 'maps', role: 'grid' });
-  const foot = makeWith('div', all, { className: 'map-tools' });
-  const legend = makeWith('canvas', foot);
+  const { back, title, source, hideBox, hide, hideText, copy, note, all, table, foot, legend, large } = fill(root, markup);
+  back.addEventListener('click', () => on.close());
+  hide.addEventListener('change', () => on.hide(hide.checked));
+  copy.addEventListener('click', () => tools.copy(copy));
   const menu = tools.createSaveMenu(foot, () => ({ figure: picture, name: `attention-${given.name}-heads` }), tools.tell);
   menu.name('the maps of all heads');
-  const large = makeWith('div', root, { className: 'large-map', hidden: true });
   const one = createOneLayer(large, tools, { choose: (head, batch) => on.open(opened.where.row, head, batch), close: () => on.close() });
   let given = null; // what show() got
   let cells = []; // the maps, by row: {button, canvas, matrix, title, where, line}
@@ -92,7 +80,6 @@ export function createGrid(root, tools, on) {
     });
   }
 
-  // Says what the grid shows and what it leaves out.
   function describe() {
     const { layers, rollout, special } = given;
     const count = Math.max(...layers.map((layer) => layer.heads.length));
@@ -200,7 +187,6 @@ export function createGrid(root, tools, on) {
     return rollout && row === layers.length && col === 0 ? { title: 'rollout', name: MIXED, where } : null;
   }
 
-  // Makes the maps again.
   function build() {
     const layers = given.layers.slice(0, MOST_LAYERS);
     const heads = Math.min(MOST_HEADS, Math.max(...layers.map((layer) => layer.heads.length)));

@@ -1,9 +1,10 @@
 // heads.js shows all heads as a grid of small maps, from which the user chooses one. Batch items are the rows. The maps can be sorted, and
 // a head can be found by its number. Maps are painted when they come into sight.
-import { make, makeWith, setBox } from './dom.js';
+import { fill, make, makeWith, setBox } from './dom.js';
 import { moveAlong } from './keyboard.js';
 import { formatNumber } from './numbers.js';
-import { thumbSize } from './thumbs.js';
+import markup from './parts/heads.html';
+import { thumbSize } from './paint.js';
 
 const THUMB = 24; // pixels; the longer side of a small map
 const FEW = 12; // heads; more of them can be searched and sorted
@@ -27,14 +28,9 @@ const ORDERS = {
 export class Heads {
   // on: {choose(head, batch), compare(head, batch), mean(), paint(canvas, batch, head)}
   constructor(root, on) {
-    Object.assign(this, { root, on });
-    this.tools = make('p', 'heads-tools', root);
-    const sort = make('label', '', this.tools, 'Sort by ');
-    this.order = makeWith('select', sort, { id: 'heads-order', onchange: () => this.build() });
-    const find = make('label', '', this.tools, 'Find head ');
-    this.search = makeWith('input', find, { id: 'heads-search', inputMode: 'numeric', autocomplete: 'off', oninput: () => this.find() });
-    this.note = makeWith('small', this.tools, { role: 'status' });
-    this.grid = makeWith('div', root, { className: 'heads-grid', role: 'group', ariaLabel: 'Heads' });
+    Object.assign(this, { root, on, ...fill(root, markup) });
+    this.order.addEventListener('change', () => this.build());
+    this.search.addEventListener('input', () => this.find());
     this.search.addEventListener('keydown', (event) => {
       const found = this.grid.querySelector('.head:not([hidden], [data-head="mean"])');
       if (event.key === 'Enter' && found) found.click();
@@ -52,12 +48,7 @@ export class Heads {
     const heads = answer.matrices.weights[0].length;
     this.root.hidden = heads < 2 && answer.batch < 2;
     this.state = state;
-    if (this.root.hidden) {
-      this.watcher.disconnect();
-      this.grid.replaceChildren();
-      [this.buttons, this.shown] = [[], ''];
-      return;
-    }
+    if (this.root.hidden) return;
     const all = heads * answer.batch <= MOST;
     const { rows, cols } = answer.matrix('weights', 0, 0);
     const spread = Boolean(answer.entropy(0, heads - 1));
@@ -79,7 +70,6 @@ export class Heads {
     this.paintSeen();
   }
 
-  // Makes the buttons in their order.
   build() {
     const { answer, grid } = this;
     const heads = answer.matrices.weights[0].length;
@@ -122,7 +112,6 @@ export class Heads {
     make('span', '', this.meanButton, 'mean');
   }
 
-  // Marks the chosen heads.
   press() {
     const { state, buttons } = this;
     const chosen = ({ head, batch }) => !state.mean && batch === state.batch && (head === state.head || head === state.compare);
@@ -142,7 +131,6 @@ export class Heads {
     }
   }
 
-  // Shows only the heads whose number begins with what is typed.
   find() {
     const wanted = this.search.value.trim();
     for (const { button, head } of this.buttons) button.hidden = !String(head).startsWith(wanted);

@@ -13,99 +13,61 @@ export function parse(text) {
   return undefined;
 }
 
-export class Scanner {
-  constructor(text) {
-    this.text = text;
-    this.at = 0;
-  }
+const SPACE = /[ \n\r\t]*/y;
+const COMMA = /[ \n\r\t]*,[ \n\r\t]*/y;
+const COLON = /[ \n\r\t]*:[ \n\r\t]*/y;
+const STRING = /"[^"\\\u0000-\u001f]*(?:\\(?:["\\/bfnrt]|u[\da-fA-F]{4})[^"\\\u0000-\u001f]*)*"/y;
+const WORD = /[^,\]} \n\r\t]+/y; // a number, true, false or null
+const BRACKET = /["[\]{}]/g; // the next one, or the next string
 
-  space() {
-    while (' \n\r\t'.includes(this.text[this.at]) && this.at < this.text.length) this.at++;
-  }
+// Returns the index after what an expression matches.
+function after(pattern, text, at) {
+  pattern.lastIndex = at;
+  if (!pattern.test(text)) throw new SyntaxError(`not JSON at ${at}`);
+  return pattern.lastIndex;
+}
 
-  fail() {
-    throw new SyntaxError(`not JSON at ${this.at}`);
-  }
+// Returns the index after the value that begins at `at`. In an array or object it only counts brackets, because there may be megabytes of
+// numbers.
+function afterValue(text, at) {
+  if (text[at] === '"') return after(STRING, text, at);
+  if (!'[{'.includes(text[at])) return after(WORD, text, at);
+  let next = at;
+  let depth = 0;
+  do {
+    next = after(BRACKET, text, next);
+    const bracket = text[next - 1];
+    if (bracket === '"') next = after(STRING, text, next - 1);
+    else depth += '[{'.includes(bracket) ? 1 : -1;
+  } while (depth);
+  return next;
+}
 
-  expect(character) {
-    this.space();
-    if (this.text[this.at] !== character) this.fail();
-    this.at++;
+// Steps over the object or array that begins at `from`, and returns the index after it. It calls visit(key, start, end, keyStart) for each
+// member, and stops if visit returns true.
+export function scan(text, from, visit) {
+  const isObject = text[from] === '{';
+  let at = after(SPACE, text, from + 1);
+  for (let index = 0; text[at] !== (isObject ? '}' : ']'); index++) {
+    const keyStart = index ? after(COMMA, text, at) : at;
+    const keyEnd = isObject ? after(STRING, text, keyStart) : keyStart;
+    const key = isObject ? JSON.parse(text.slice(keyStart, keyEnd)) : String(index);
+    const start = isObject ? after(COLON, text, keyEnd) : keyEnd;
+    const end = afterValue(text, start);
+    if (visit(key, start, end, keyStart)) return end;
+    at = after(SPACE, text, end);
   }
-
-  string() {
-    const start = this.at;
-    this.expect('"');
-    for (; this.text[this.at] !== '"'; this.at++) {
-      if (this.at >= this.text.length) this.fail();
-      if (this.text[this.at] === '\\') this.at++;
-    }
-    this.at++;
-    return JSON.parse(this.text.slice(start, this.at));
-  }
-
-  // Steps over the object or array that begins here. It calls visit(key, start, end, keyStart) for each member, and stops if visit returns
-  // true.
-  members(visit) {
-    const isObject = this.text[this.at] === '{';
-    const close = isObject ? '}' : ']';
-    this.at++;
-    this.space();
-    for (let index = 0; this.text[this.at] !== close; index++) {
-      if (index) this.expect(',');
-      this.space();
-      const keyStart = this.at;
-      const key = isObject ? this.string() : String(index);
-      if (isObject) this.expect(':');
-      this.space();
-      const start = this.at;
-      this.skip();
-      if (visit?.(key, start, this.at, keyStart)) return;
-      this.space();
-    }
-    this.at++;
-  }
-
-  // Steps over the value that begins here.
-  skip() {
-    const first = this.text[this.at];
-    if (first === '"') this.string();
-    else if (first === '{' || first === '[') this.nested();
-    else {
-      const start = this.at;
-      while (this.at < this.text.length && !',]} \n\r\t'.includes(this.text[this.at])) this.at++;
-      if (start === this.at) this.fail();
-    }
-  }
-
-  // Steps over an object or array by counting brackets only, because it may have megabytes of numbers.
-  nested() {
-    const { text } = this;
-    let depth = 0;
-    do {
-      const code = text.charCodeAt(this.at);
-      if (code === 34) {
-        this.string();
-        continue;
-      }
-      if (code === 91 || code === 123) depth++;
-      if (code === 93 || code === 125) depth--;
-      if (Number.isNaN(code)) this.fail();
-      this.at++;
-    } while (depth);
-  }
+  return at + 1;
 }
 
 // Returns the top-level members of an object as a Map of key -> {start, end, keyStart}. Returns null if the text is no object.
 export function members(text) {
-  const scanner = new Scanner(text);
   const found = new Map();
   try {
-    scanner.space();
-    if (text[scanner.at] !== '{') return null;
-    scanner.members((key, start, end, keyStart) => void found.set(key, { start, end, keyStart }));
-    scanner.space();
-    return scanner.at === text.length ? found : null;
+    const first = after(SPACE, text, 0);
+    if (text[first] !== '{') return null;
+    const last = scan(text, first, (key, start, end, keyStart) => void found.set(key, { start, end, keyStart }));
+    return after(SPACE, text, last) === text.length ? found : null;
   } catch {
     return null;
   }
@@ -114,16 +76,13 @@ export function members(text) {
 // Returns the place {start, end} that a pointer of RFC 6901 names. If it names nothing, the place is that of the deepest part of the
 // pointer that names something. Returns null if the text is not JSON.
 export function locate(text, pointer) {
-  const scanner = new Scanner(text);
   try {
-    scanner.space();
-    let place = { start: scanner.at, end: text.trimEnd().length };
+    let place = { start: after(SPACE, text, 0), end: text.trimEnd().length };
     for (const part of pointer.split('/').slice(1)) {
       const wanted = part.replaceAll('~1', '/').replaceAll('~0', '~');
       let found = null;
-      scanner.at = place.start;
-      if (!'{['.includes(text[scanner.at])) return place;
-      scanner.members((key, start, end, keyStart) => {
+      if (!'{['.includes(text[place.start])) return place;
+      scan(text, place.start, (key, start, end, keyStart) => {
         if (key === wanted) found = { start, end, keyStart };
         return found !== null;
       });

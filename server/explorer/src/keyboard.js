@@ -1,23 +1,14 @@
 // keyboard.js has the keyboard shortcuts of the page, which do nothing while the user types in a field, except for Escape, and the arrow
 // keys in heat maps. The user can switch the shortcuts off, except for Escape. The browser keeps this for the next visit if the page may
 // store it.
-import { keep, kept, makeWith } from './dom.js';
+import { keep, kept } from './dom.js';
 
 const STORED = 'shortcuts'; // the key in the storage of the browser
 
-// Makes the check box that switches shortcuts off, before the last part of a dialog.
-function makeSwitch(dialog) {
-  const label = document.createElement('label');
-  const box = makeWith('input', null, { type: 'checkbox', id: 'shortcuts-on', checked: kept(STORED) !== 'off' });
+// Calls does[name]() when the key with this name is pressed. box: the check box that switches shortcuts off.
+export function listenToKeyboard(does, box) {
+  box.checked = kept(STORED) !== 'off';
   box.addEventListener('change', () => keep(STORED, box.checked ? 'on' : 'off'));
-  label.append(box, ' Single keys are shortcuts');
-  dialog.lastElementChild.before(label);
-  return box;
-}
-
-// Calls does[name]() when the key with this name is pressed. dialog: the list of the shortcuts.
-export function listenToKeyboard(does, dialog) {
-  const box = makeSwitch(dialog);
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector('dialog[open]')) return;
     const typing = event.target.closest?.('textarea, select, input:not([type=checkbox]):not([type=range])');

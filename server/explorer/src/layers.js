@@ -1,11 +1,12 @@
 // layers.js shows stored layers: the list of them, and, for hidden states that the user gives, the weights of all heads of all layers as a
 // grid of small maps, and one layer with all its matrices. The page loads it only if the server has stored layers. Parts of the page that
 // exist once, such as the tooltip, are given to it (`tools`).
-import { makeWith } from './dom.js';
+import { fill, makeWith } from './dom.js';
 import { createGrid } from './grid.js';
 import { isSpecial, layerRequest, linesOf, readHiddenStates, weightsRequest } from './hiddenstates.js';
 import { answerOfLayer, answerOfRollout, pick, withoutWords } from './layeranswer.js';
 import { formatBytes } from './numbers.js';
+import markup from './parts/layers.html';
 import { fail, shapeText } from './tensortext.js';
 
 const MOST_WEIGHTS = 10_000_000; // numbers of an answer; more would take the memory of a small machine
@@ -20,7 +21,6 @@ function stemsOf(layers) {
   return stems.length > 1 ? stems.filter((stem) => layers.some(({ name }) => name.startsWith(`${stem}.`))) : [];
 }
 
-// Writes the layers of a model as a table.
 function drawModel(parent, model, layers) {
   const details = makeWith('details', parent, { className: 'model' });
   details.dataset.model = model;
@@ -63,37 +63,18 @@ export function createLayers(section, listed, state, tools) {
   let laid = null; // what the grid shows: {item, kept, layers, rollout, label}
   let hidden = false; // whether words such as [CLS] are hidden
 
-  makeWith('h2', section, { id: 'layers-title', textContent: 'Stored layers' });
-  const lead = makeWith('p', section, { className: 'text' });
-  lead.append(
-    'This server has the attention weights of models. Give it the hidden states of a text, and the page shows which word looks at which ' +
-      'other word in every head of every layer. ',
-    makeWith('code', null, { textContent: 'server/layers/README.md' }),
-    ' says how such a file is made.',
-  );
-  const list = makeWith('div', section, { className: 'models' });
+  const { list, given, input, target, batchBox, batch, status, problem, view } = fill(section, markup);
   for (const [model, layers] of models) drawModel(list, model, layers);
   drawRefused(list, listed.refused);
 
-  const given = makeWith('p', section, { className: 'given', hidden: !models.size });
-  makeWith('label', given, { className: 'button', htmlFor: 'layers-file', textContent: 'Open hidden states' });
-  const input = makeWith('input', given, { className: 'unseen', type: 'file', id: 'layers-file', accept: '.safetensors' });
-  const label = makeWith('label', given, { textContent: 'for ' });
-  const target = makeWith('select', label, { id: 'layers-target' });
+  given.hidden = !models.size;
   // The hidden states may belong to a model, to a part of it, or to a single layer.
   for (const [model, layers] of models) {
     const parts = [...stemsOf(layers), ...layers.map(({ name }) => name)];
     const whole = new Option(`${model}, ${counted(layers.length, 'layer')}`, model);
     makeWith('optgroup', target, { label: model }).append(whole, ...parts.map((name) => new Option(name)));
   }
-  const batchBox = makeWith('label', given, { textContent: 'Batch item ', hidden: true });
-  const batch = makeWith('select', batchBox, { id: 'layers-batch' });
-  const note = 'or drop it here: a .safetensors file with X (layers, n, d_model); a batch may follow the layers';
-  makeWith('small', given, { id: 'layers-note', textContent: note });
-  input.setAttribute('aria-describedby', 'layers-note');
-  const status = makeWith('p', section, { className: 'note', id: 'layers-status', role: 'status' });
-  const problem = makeWith('div', section, { className: 'problem', id: 'layers-problem', role: 'alert', hidden: true });
-  const grid = createGrid(makeWith('div', section, { className: 'model-view', hidden: true }), tools, {
+  const grid = createGrid(view, tools, {
     open(row, col, item) {
       batch.value = item;
       tools.show({ model: shown.name, map: row === shown.layers.length ? 'rollout' : `${row}.${col}` });
@@ -241,7 +222,6 @@ export function createLayers(section, listed, state, tools) {
     return { item, kept, layers: heads, rollout: part(rollouts[item]), label };
   }
 
-  // Shows what the state of the page says.
   function render() {
     if (!shown) return;
     const { palette, log, range, dark, numbers, threshold, mass, every, model, map } = state;
@@ -280,7 +260,6 @@ export function createLayers(section, listed, state, tools) {
     render,
     // Whether a file that is dropped on this element is for the section.
     holds: (element) => section.contains(element),
-    // A copy of what is shown.
     shown: () => shown && structuredClone({ ...shown, found: null }),
   };
 }

@@ -28,10 +28,7 @@ export function drawBar(canvas, { scale, measure, plotWidth, colours }) {
   paintBar(new CanvasSurface(canvas, size, window.devicePixelRatio), { scale, title: measure, width, colours });
 }
 
-// Returns the width of the bars.
-export function barsWidth(columns) {
-  return columns.length * (BAR_WIDTH + BAR_GAP);
-}
+export const barsWidth = (columns) => columns.length * (BAR_WIDTH + BAR_GAP);
 
 // Draws the bars. columns: [{title, values, most, scale}], where `most` is the number of a bar at full width, and `scale` has the two
 // colours of bars that may be negative. colours: {ink, bar, track}.

@@ -1,7 +1,7 @@
 // linear.js shows attention without softmax. It adds to an answer what the server does not send (the scores, the weights before corrections,
 // the corrections, and how each weight was made), and it says what each word does to the state. The page loads it with the first such answer.
 import { make } from './dom.js';
-import { measured, rowOf } from './matrices.js';
+import { columns, matrices, measured, rank, rowOf, vectors } from './matrices.js';
 import { formatNumber } from './numbers.js';
 import { normalised, partsOf, stepOf, weightsOf } from './recurrence.js';
 
@@ -16,11 +16,9 @@ const ofHead = (item, head, heads) => item?.[Math.floor((head * item.length) / h
 // for each head.
 function sharesOf(beta, { packed }) {
   if (!Array.isArray(beta)) return null;
-  if (!Array.isArray(beta[0])) return [[Float64Array.from(beta)]];
-  let items = beta;
-  while (Array.isArray(items[0][0]) && Array.isArray(items[0][0][0])) items = items.flat();
-  if (!Array.isArray(items[0][0])) items = [items];
-  return items.map((item) => (packed ? item[0].map((_, head) => Float64Array.from(item, (row) => row[head])) : item.map((row) => Float64Array.from(row)))); // prettier-ignore
+  const items = Math.max(rank(beta) - 2, 0);
+  if (!packed || rank(beta) < 2) return vectors(beta, items);
+  return matrices(beta, items).map(([all]) => Array.from({ length: all.cols }, (_, head) => columns(all, head, 1).data));
 }
 
 // Returns the parts of a head that the page computes with, or null if it does not have their numbers.
@@ -38,7 +36,6 @@ function headOf(answer, body, batch, head) {
   return { Q, K, V: at('V'), gates, beta, scale: factor ?? 1 / Math.sqrt(Q.cols), ownScale: typeof factor === 'number' };
 }
 
-// Returns whether two lists of numbers are nearly equal.
 function agree(a, b) {
   const most = b.reduce((largest, value) => Math.max(largest, Math.abs(value)), 1e-30);
   return a.every((value, at) => Math.abs(value - b[at]) <= NEAR * most);
@@ -175,7 +172,6 @@ export function understand(answer, text) {
     ];
   }
 
-  // Says in a sentence what a word did to the state.
   function sayStep(batch, head, position) {
     const one = partsAt(batch, head);
     const before = beforeOf(batch, head, position);

@@ -30,6 +30,9 @@ function pathOf({ head, query, key, weight, strength, width, y0, y1 }) {
   return tint(makeSVG('path', { d, class: className, ...look, 'data-query': query, 'data-key': key }), head);
 }
 
+const barOf = ({ colour, part }) =>
+  tint(makeWith('span', null, { className: 'lines-bar', style: `width: ${Math.round(part * 100)}%` }), colour);
+
 // A column of words. It makes the buttons of the words that are in view, and removes the others.
 // side: query or key. label: the name of the column for screen readers.
 class Column {
@@ -84,31 +87,23 @@ class Column {
       const mean = open.reduce((sum, { weight }) => sum + weight, 0) / open.length;
       value.textContent = weights.length === 0 ? '' : open.length === 0 ? 'masked' : weightText(mean);
       value.classList.toggle('lines-masked', weights.length > 0 && open.length === 0);
-      bars.replaceChildren(
-        ...open.map(({ colour, part }) => {
-          const bar = tint(make('span', 'lines-bar'), colour);
-          bar.style.width = `${Math.round(part * 100)}%`;
-          return bar;
-        }),
-      );
+      bars.replaceChildren(...open.map(barOf));
     }
   }
 }
 
 class Lines {
-  constructor(container, { onHover = () => {}, onLock = () => {} }) {
-    this.onHover = onHover;
-    this.onLock = onLock;
+  constructor(container, { onHover, onLock }) {
+    Object.assign(this, { onHover, onLock });
     this.root = make('div', 'lines', container);
     this.legend = make('ul', 'lines-legend', this.root);
     this.scroll = make('div', 'lines-scroll', this.root);
     this.space = make('div', 'lines-space', this.scroll);
     this.layer = make('div', 'lines-layer', this.space);
-    this.queries = new Column('query', 'queries', this.layer);
+    const queries = new Column('query', 'queries', this.layer);
     this.stage = make('div', 'lines-stage', this.layer);
     this.svg = makeSVG('svg', { class: 'lines-svg', 'aria-hidden': 'true', preserveAspectRatio: 'none' }, this.stage);
-    this.keys = new Column('key', 'keys', this.layer);
-    this.columns = { query: this.queries, key: this.keys };
+    this.columns = { query: queries, key: new Column('key', 'keys', this.layer) };
     this.note = make('p', 'lines-note', this.root);
     this.data = null;
     this.pointed = null; // the word that the pointer is on or that has the focus: {side, index}
@@ -174,7 +169,7 @@ class Lines {
     event.stopPropagation();
   }
 
-  // Moves the focus from a word to another one when a key of the keyboard is pressed. Returns false if the key does not move the focus.
+  // Moves the focus from a word to another one. Returns false if the key does not move it.
   move({ side, index }, key) {
     const lengths = { query: this.data.rows, key: this.data.cols };
     const steps = { ArrowUp: -1, ArrowDown: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity };
@@ -205,28 +200,21 @@ class Lines {
   }
 
   update(given) {
-    const { heads, rows, cols, threshold = 0, mode = 'weight', row = null } = given;
+    const { rows, cols, threshold, mode, row } = given;
     const before = this.data;
     const same = before && before.rows === rows && before.cols === cols;
-    const made = heads.map(({ weights, masked = given.masked, name, index }, place) => {
-      const old = same && before.heads.find((head) => head.weights === weights && head.masked === (masked ?? null));
-      return Object.assign(old || makeHead(weights, masked ?? null), {
-        name: name ?? `head ${place}`,
-        colour: (index ?? place) % HEAD_COLOURS,
-      });
+    const heads = given.heads.map(({ weights, masked, name, index }) => {
+      const old = same && before.heads.find((head) => head.weights === weights && head.masked === masked);
+      return Object.assign(old || makeHead(weights, masked), { name, colour: index % HEAD_COLOURS });
     });
-    if (before && (before.threshold !== threshold || before.mode !== mode)) made.forEach((head) => head.cuts.clear());
-    this.data = {
-      ...{ heads: made, rows, cols, threshold, mode, row },
-      queryLabels: Array.from({ length: rows }, (_, i) => String(given.queryLabels?.[i] ?? `q${i}`)),
-      keyLabels: Array.from({ length: cols }, (_, i) => String(given.keyLabels?.[i] ?? `k${i}`)),
-    };
+    if (before && (before.threshold !== threshold || before.mode !== mode)) heads.forEach((head) => head.cuts.clear());
+    this.data = { ...given, heads };
     if (!same) this.lockedKey = this.pointed = null;
     this.space.style.height = `${Math.max(rows, cols) * ROW}px`;
     this.scroll.style.height = `${Math.min(Math.max(rows, cols) * ROW, MAX_VIEW)}px`;
     if (row !== null && row !== before?.row) this.reveal(row);
-    this.legend.hidden = made.length < 2;
-    this.legend.replaceChildren(...made.map(({ colour, name }) => tint(make('li', '', null, name), colour)));
+    this.legend.hidden = heads.length < 2;
+    this.legend.replaceChildren(...heads.map(({ colour, name }) => tint(make('li', '', null, name), colour)));
     this.later();
   }
 
@@ -244,8 +232,8 @@ class Lines {
     const first = Math.floor(scrolled / ROW);
     const last = Math.ceil((scrolled + height) / ROW);
     this.layer.style.height = `${height}px`;
-    this.queries.show(Math.min(first, rows), Math.min(last, rows), queryLabels, scrolled);
-    this.keys.show(Math.min(first, cols), Math.min(last, cols), keyLabels, scrolled);
+    this.columns.query.show(Math.min(first, rows), Math.min(last, rows), queryLabels, scrolled);
+    this.columns.key.show(Math.min(first, cols), Math.min(last, cols), keyLabels, scrolled);
     this.annotate();
     this.draw(first, last, scrolled, height);
   }
@@ -257,7 +245,7 @@ class Lines {
     const max = Math.max(...heads.map((head) => head.max)) || 1;
     const at = (i) =>
       heads.map(({ weights, masked, colour }) => ({ colour, weight: weights[i], part: Math.abs(weights[i]) / max, masked: masked?.[i] }));
-    for (const column of [this.queries, this.keys]) {
+    for (const column of Object.values(this.columns)) {
       const own = active?.side === column.side;
       const other = (index) => (active.side === 'query' ? at(active.index * cols + index) : at(index * cols + active.index));
       column.annotate(own ? active.index : -1, own && active.locked ? active.index : -1, active && !own ? other : null);
@@ -286,7 +274,6 @@ class Lines {
     this.note.textContent = `${strongest}${count} ${count === 1 ? 'line' : 'lines'}${part}`;
   }
 
-  // Says which lines are shown.
   rule() {
     const { mode, threshold, queryLabels, keyLabels } = this.data;
     const active = this.active();
@@ -323,7 +310,7 @@ class Lines {
     const picture = makeSVG('svg', { class: 'lines-picture', width }, this.root);
     const ground = makeSVG('rect', { class: printed ? '' : 'lines-ground', width, ...(printed && { fill: 'white' }) }, picture);
     makeSVG('g', { transform: `translate(${stage.left - place.left} 0)` }, picture).append(...this.drawn.map(pathOf));
-    for (const { root, side, words } of [this.queries, this.keys]) {
+    for (const { root, side, words } of Object.values(this.columns)) {
       const column = root.getBoundingClientRect();
       const query = side === 'query';
       const x = (query ? column.right - 8 : column.left + 8) - place.left;
@@ -351,7 +338,7 @@ class Lines {
 // Makes the lines in `container`. onHover({query, key}) is called when the pointer is on a word; one of the two is null. It is called with
 // null when the pointer leaves the words. onLock(row) is called with the locked query, or with null.
 //
-// update(data) takes {rows, cols, queryLabels, keyLabels, masked, heads: [{weights, masked, name, index}], threshold, mode, row}. masked: that
-// of the heads without one of their own. Each head has the colour of its index. With mode 'mass', threshold is the part of a row that the
-// fewest keys must hold. The weights are not copied, so changed weights must come in a new array.
-export const createLines = (container, callbacks = {}) => new Lines(container, callbacks);
+// update(data) takes {rows, cols, queryLabels, keyLabels, heads: [{weights, masked, name, index}], threshold, mode, row}. masked may be missing.
+// Each head has the colour of its index. With mode 'mass', threshold is the part of a row that the fewest keys must hold; with 'weight', it is
+// the least weight. The weights are not copied, so changed weights must come in a new array.
+export const createLines = (container, callbacks) => new Lines(container, callbacks);

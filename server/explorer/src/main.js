@@ -4,11 +4,10 @@ import { fromHash, toHash } from './address.js';
 import { Answer } from './answer.js';
 import { changes } from './changes.js';
 import { createClient } from './client.js';
-import { copyText } from './clipboard.js';
 import { SEQUENTIAL } from './colour.js';
 import { setControls, setCode } from './controls.js';
 import { allDone, defer, setAtOnce } from './defer.js';
-import { make, makeButton } from './dom.js';
+import { copyText, make, makeButton } from './dom.js';
 import { save } from './download.js';
 import { createEditor } from './editor.js';
 import { ALL, EXAMPLES, find, MODEL, OWN, PRONOUN, requestText } from './examples.js';
@@ -85,7 +84,6 @@ function showStatus(kind, text) {
 // Tells the user something that is no problem of the request.
 const notice = (title, detail) => problem.notice({ title, detail });
 
-// Says something to the user of a screen reader.
 const say = (text) => ($('say').textContent = text);
 
 const client = createClient(state.base, {
@@ -216,7 +214,6 @@ async function compute() {
 // Says why labels are not shown.
 const tellLabels = () => ($('labels-note').textContent = state.answer?.unfit ?? '');
 
-// Sets the controls to the request and to the last answer.
 function showOptions() {
   const { answer, summary } = state;
   $('options-note').textContent = summary ? '' : '(the request is not a JSON object)';
@@ -224,7 +221,6 @@ function showOptions() {
   setControls();
 }
 
-// Says how long the last request took, and how long its answer is.
 function tookText({ timing, milliseconds, bytes: received }) {
   const stage = /(?:^|[\s,])compute;dur=([\d.]+)/.exec(timing ?? '');
   const inside = stage ? `server ${formatNumber(Number(stage[1]), 2)} ms, ` : '';
@@ -286,7 +282,6 @@ async function askMean() {
   redraw();
 }
 
-// Shows what is shown beside the steps.
 function showOthers() {
   state.compared?.render(state.answer, state);
   if (state.example === MODEL.id) state.story?.then((story) => story.follow({ ...lookOf(), head: state.head, row: state.row }));
@@ -343,7 +338,6 @@ async function openOutputs(files, own = false) {
   await compared?.open(files, state.answer, state, own);
 }
 
-// Compares the answer with what a new request expects.
 async function openExpected({ text, body }) {
   const keys = Object.keys(body ?? {}).filter((key) => /^expected\b/.test(key));
   const expected = JSON.stringify(keys.map((key) => body[key]));
@@ -368,7 +362,6 @@ async function listLayers() {
   return listed;
 }
 
-// Shows the section of stored layers if the server has any.
 async function findLayers() {
   if (state.layers || (state.needsKey && !client.hasKey())) return;
   const listed = await listLayers();
@@ -603,14 +596,10 @@ function edited() {
   return state.text !== requestText(variant) || state.path !== variant.path || String(state.labels) !== String(example.labels ?? []);
 }
 
-// Returns a short name of the request.
 function describe() {
   const { example, variant } = find(state.example);
-  const names = [
-    example === OWN ? 'your request' : (example.name ?? `notebook ${example.id}`),
-    ...(example.variants.length > 1 ? [variant.title] : []),
-  ];
-  return [...names, ...(edited() ? ['edited'] : [])].join(', ');
+  const name = example === OWN ? 'your request' : (example.name ?? `notebook ${example.id}`);
+  return [name, example.variants.length > 1 && variant.title, edited() && 'edited'].filter(Boolean).join(', ');
 }
 
 // Writes the note of the example. If the user has edited the request, the note says what was edited, and a button undoes it.
@@ -653,7 +642,6 @@ function openStep(name) {
   changeView({ step: lines ? 'weights' : name, lines, mean: state.mean && name !== 'flow' }, true);
 }
 
-// Opens the step that is so many places after the open one.
 function openNext(places) {
   if (!state.answer) return;
   const names = stage.views();
@@ -671,7 +659,6 @@ function redraw() {
   stage.render(state);
 }
 
-// Keeps the chosen batch item, heads and row within the answer.
 function clampToAnswer() {
   const heads = state.answer.matrices.weights[0].length;
   const clamp = (x, count) => Math.min(x, count - 1);
@@ -725,7 +712,6 @@ function toggleMask(row, col) {
   editRequest(withMember(state.text, 'mask', written), true);
 }
 
-// Opens or closes the drawer with the options and the request.
 function openDrawer(open) {
   $('drawer').hidden = !open;
   $('drawer-open').ariaExpanded = open;
@@ -817,13 +803,10 @@ function bind() {
     findLayers();
     state.curve?.ask();
   });
-  for (const button of $('languages').children) {
-    button.addEventListener('click', () => {
-      state.language = button.dataset.language;
-      for (const one of $('languages').children) one.ariaPressed = one === button;
-      setCode();
-    });
-  }
+  $('languages').addEventListener('click', ({ target }) => {
+    state.language = target.dataset.language ?? state.language;
+    setCode();
+  });
 }
 
 // Saves a request. One with matrices of files becomes a file of tensors, which can be opened here and sent by other programs.
@@ -876,7 +859,7 @@ const shortcuts = {
   Escape: () => (state.row === null && !state.editMask && !framed ? openStep('flow') : changeView({ row: null, editMask: false })),
   ...Object.fromEntries(EXAMPLES.map(({ id }, at) => [String(at), () => resume(id)])),
 };
-listenToKeyboard(framed ? { Escape: shortcuts.Escape } : shortcuts, $('help'));
+listenToKeyboard(framed ? { Escape: shortcuts.Escape } : shortcuts, $('shortcuts-on'));
 window.addEventListener('popstate', readAddress);
 for (const event of ['beforeprint', 'afterprint']) {
   window.addEventListener(event, () => {

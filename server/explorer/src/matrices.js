@@ -48,7 +48,6 @@ export function measured(matrix) {
 
 const isList = (value) => Array.isArray(value) || ArrayBuffer.isView(value);
 
-// Returns how many axes nested arrays have.
 export function rank(value) {
   let count = 0;
   for (; isList(value); value = value[0]) count++;
@@ -87,5 +86,4 @@ export const split = (groups, heads) =>
     return Array.from({ length: heads }, (_, head) => columns(matrix, head * count, count));
   });
 
-// Returns a row of a matrix.
 export const rowOf = ({ cols, data }, row) => data.subarray(row * cols, (row + 1) * cols);

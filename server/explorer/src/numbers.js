@@ -14,7 +14,6 @@ export function formatNumber(x, digits = 4) {
   return text.replaceAll('-', '−').replace('e+', 'e');
 }
 
-// Writes a number of bytes with its unit.
 export function formatBytes(count) {
   if (count < 1000) return `${count} B`;
   return count < 999_500 ? `${(count / 1000).toPrecision(3)} kB` : `${(count / 1e6).toPrecision(3)} MB`;

@@ -1,7 +1,8 @@
 // onelayer.js shows one head of a stored layer, or the rollout, on a stage of its own: large, as lines, with the row in words, with all
 // matrices of the layer, and with what each number is made of.
-import { makeWith } from './dom.js';
+import { fill } from './dom.js';
 import { measured } from './matrices.js';
+import markup from './parts/onelayer.html';
 import { meanOf } from './rollout.js';
 import { FRESH } from './state.js';
 
@@ -12,19 +13,7 @@ export function createOneLayer(root, { Stage, tell, say }, on) {
   const view = { ...FRESH, step: 'weights' };
   let look = {};
 
-  const place = (parent, className, more) => makeWith('div', parent, { className, ...more });
-  const stageRoot = place(root, 'stage');
-  const toolbar = place(stageRoot, 'toolbar');
-  const nav = makeWith('nav', toolbar, { className: 'steps', ariaLabel: 'Steps of the layer' });
-  const words = place(stageRoot, 'words', { role: 'group', ariaLabel: 'Words of the layer' });
-  const picture = place(stageRoot, 'picture');
-  const parts = {
-    ...{ root: picture, words, nav, heads: place(toolbar, 'heads'), save: place(toolbar, 'save') },
-    ...{ flow: place(picture, 'flow'), lines: place(picture, 'lines-place', { hidden: true }) },
-    single: makeWith('article', picture, { className: 'step', hidden: true }),
-    explanation: makeWith('aside', picture, { className: 'explanation', ariaLabel: 'The row of the layer in words' }),
-    ...{ written: place(stageRoot, 'written'), story: place(picture, '', { hidden: true }) },
-  };
+  const parts = fill(root, markup);
   const stage = new Stage(parts, {
     ...{ tell, say, head: on.choose, toggleMask() {} },
     lock: (row) => change({ row }),
@@ -35,7 +24,7 @@ export function createOneLayer(root, { Stage, tell, say }, on) {
       change({ mean: !view.mean, compare: null });
     },
   });
-  for (const field of stageRoot.querySelectorAll('[id]')) field.removeAttribute('id'); // the first stage of the page has them
+  for (const field of root.querySelectorAll('[id]')) field.removeAttribute('id'); // the first stage of the page has them
 
   // Draws the answer after a change of the view. The rollout, and weights alone, have no other steps.
   function change(what, other = false) {
@@ -70,6 +59,6 @@ export function createOneLayer(root, { Stage, tell, say }, on) {
       if (other) Object.assign(view, { row: view.row < answer.queries ? view.row : null, mean: false, compare: null });
       change({ head, batch, mean: view.mean && head === view.head, compare: head === view.compare ? null : view.compare }, other);
     },
-    focus: () => (state.step === 'flow' || state.lines ? nav.firstChild : stage.panes[0].figure.root).focus({ preventScroll: true }),
+    focus: () => (state.step === 'flow' || state.lines ? parts.nav.firstChild : stage.panes[0].figure.root).focus({ preventScroll: true }),
   };
 }

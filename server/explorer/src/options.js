@@ -3,42 +3,21 @@
 // stays in the field, the rule stands beside it, and the request keeps its old value.
 import { make, makeWith } from './dom.js';
 import { inapplicable } from './request.js';
+import listed from './parts/options.json';
 import { readFraction, readList, readNumber, readWhole } from './fieldtext.js';
 
-// The choices of options: what the request has, and how it is called here. '' is the default, which the request leaves out.
-const CAUSAL = { '': 'off', true: 'on', bottom_right: 'bottom right' };
-const ALIGNMENT = { '': 'top left', bottom_right: 'bottom right' };
-const NORMALIZATION = { '': 'softmax', none: 'none', sigmoid: 'sigmoid', stick_breaking: 'stick-breaking' };
-const DTYPE = { '': 'float32', float64: 'float64' };
-const LAYOUT = { '': 'X W', out_in: 'X Wᵀ' };
-
 // The kinds of text that fields accept: the function that reads it, and its rule in words.
-const NUMBER = { read: readNumber, rule: 'a number, such as 0.5' };
-const FRACTION = { read: readFraction, rule: 'a number or fraction, such as 0.5, 1/8 or 1/√8', letters: true };
-const WHOLE = { read: readWhole, rule: 'a whole number, such as 2' };
-const NUMBERS = { read: readList, rule: 'a number, or one for each head, such as 0.5, 1' };
-const WHOLES = { read: (text) => readList(text, readWhole), rule: 'a whole number, or one for each batch item, such as 3, 5' };
+const TEXTS = {
+  number: { read: readNumber, rule: 'a number, such as 0.5' },
+  fraction: { read: readFraction, rule: 'a number or fraction, such as 0.5, 1/8 or 1/√8', letters: true },
+  whole: { read: readWhole, rule: 'a whole number, such as 2' },
+  numbers: { read: readList, rule: 'a number, or one for each head, such as 0.5, 1' },
+  wholes: { read: (text) => readList(text, readWhole), rule: 'a whole number, or one for each batch item, such as 3, 5' },
+};
 
-// The options. kind: choice, switch or pair; an option without kind is a field. takes: the kind of text.
-const OPTIONS = [
-  { key: 'causal', label: 'Causal', kind: 'choice', values: CAUSAL, title: 'No query attends to keys that come after it' },
-  { key: 'alignment', label: 'Alignment', kind: 'choice', values: ALIGNMENT, title: 'The last query stands at the last valid key' },
-  { key: 'window', label: 'Window', kind: 'pair', takes: WHOLE, title: 'How many keys left and right a query attends to; empty: all' },
-  { key: 'scale', label: 'Scale', takes: FRACTION, hint: '1/√d', title: 'The factor of the scores' },
-  { key: 'softcap', label: 'Softcap', takes: NUMBER, hint: 'off', title: 'Keeps scaled scores between −softcap and softcap' },
-  { key: 'alibi', label: 'ALiBi', kind: 'switch', title: 'A penalty that grows with distance; its slopes are those of the paper' },
-  { key: 'sink', label: 'Sink', takes: NUMBERS, hint: 'none', title: 'A logit that takes part in softmax alone; one for each head' },
-  { key: 'lengths', label: 'Lengths', takes: WHOLES, hint: 'all keys', title: 'How many keys are valid: one number for each batch item' },
-  { key: 'normalization', label: 'Normalization', kind: 'choice', values: NORMALIZATION, title: 'How weights come from masked scores' },
-  { key: 'sigmoid_bias', label: 'Sigmoid bias', takes: NUMBER, hint: '0', title: 'Added to masked scores before the sigmoid' },
-  { key: 'heads', label: 'Heads', takes: WHOLE, hint: '1', title: 'The number of heads that the columns are split into' },
-  { key: 'kv_heads', label: 'Key heads', takes: WHOLE, hint: 'as heads', title: 'The number of heads of K and V, if Q has more' },
-  { key: 'mean_over_heads', label: 'Mean over heads', kind: 'switch', title: 'One matrix of weights for all heads' },
-  { key: 'weight_layout', label: 'Projections', kind: 'choice', values: LAYOUT, title: 'How the projections are laid out' },
-  { key: 'dtype', label: 'Numbers', kind: 'choice', values: DTYPE, title: 'The type of the numbers that the server computes with' },
-  { key: 'digits', label: 'Digits', takes: WHOLE, hint: 'exact', title: 'Significant digits of the answer, 1 to 17' },
-  { key: 'timeout', label: 'Timeout', takes: NUMBER, hint: 'server’s', title: 'Seconds that the computation may take' },
-];
+// The options: {key, label, kind, takes, hint, title, values}. kind: choice, switch, field or pair. takes: the kind of text. values: the choices,
+// what the request has and how it is called here; '' is the default, which the request leaves out.
+const OPTIONS = listed.map((option) => ({ kind: 'field', ...option, takes: TEXTS[option.takes] }));
 
 const SELDOM = 'kv_heads'; // this option and the ones after it are folded away
 
@@ -163,7 +142,7 @@ function createSlider(key, label, write, rest) {
 // user moves a slider. onRest() is called when the slider is at rest.
 export function createOptions(container, onChange, onRest) {
   const rows = OPTIONS.map((option) => {
-    const control = KINDS[option.kind ?? 'field'](option);
+    const control = KINDS[option.kind](option);
     const fields = control.fields ?? [control.element];
     const row = makeWith('div', container, { className: 'option', title: option.title });
     const name = make('span', '', row);

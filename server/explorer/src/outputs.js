@@ -37,7 +37,6 @@ function checkCount(count) {
 // Makes the array of numbers that a text has.
 const fromText = (name, shape, data) => ({ name, shape, type: 'F64', bytes: new Uint8Array(data.buffer), data, text: true });
 
-// Resolves to the arrays of tensors (tensortext.js).
 async function arraysOf(tensors) {
   checkCount(tensors.reduce((count, { shape }) => count + countOf(shape), 0n));
   const arrays = [];

@@ -1,14 +1,16 @@
 // paint.js is the one painter of heat maps: cells, hatching, numbers and labels. It paints on a surface: a canvas (for the page, for a
 // small picture, or for a PNG file) or the text of an SVG file. All lengths are CSS pixels.
-import { css, position, textOn } from './colour.js';
-import { axes, FONT, ticks, widthOf } from './geometry.js';
+import { css, paintPixels, position, textOn } from './colour.js';
+import { axes, FONT, ticks, widthOf, wholeRange } from './geometry.js';
 import { formatNumber } from './numbers.js';
 
 export const READABLE = { width: 38, height: 22 }; // a cell of this size has room for its number
 const SQUEEZED = 1.15; // a number may be so many times as wide as its cell, because it can be squeezed
 const HATCHING = 5; // the distance of the lines of the hatching
 const BAR = { width: 200, thick: 8, title: 13, below: 16 }; // the bar of colours, with room for its title and for its numbers
+const SIDE = 64; // most pixels of a side of a picture; the worker draws a larger matrix
 export const BAR_HEIGHT = BAR.title + BAR.thick + BAR.below;
+export const PRINTED = { ink: '#000000', paper: '#ffffff', hatch: '#8d8a84' }; // the colours of a figure for a paper
 
 // Returns the size of the cells in `range` when they fill the box, and the gap between them.
 export function cellSize({ plotWidth, plotHeight }, { row0, row1, col0, col1 }) {
@@ -60,7 +62,6 @@ export class CanvasSurface {
     context.restore();
   }
 
-  // Paints the part of a picture that is within `inside`.
   picture({ bitmap }, place, inside) {
     const { context } = this;
     context.save();
@@ -104,7 +105,6 @@ const escape = (text) => text.replace(notXML, '\ufffd').replaceAll('&', '&amp;')
 const round = (x) => Math.round(x * 100) / 100;
 const ANCHORS = { left: 'start', center: 'middle', right: 'end' };
 
-// The text of an SVG file as a surface.
 class SVGSurface {
   constructor({ width, height }, hatching) {
     const family = FONT.replace(/^\S+ /, '').replaceAll('"', "'");
@@ -252,4 +252,22 @@ export function paintBar(on, { scale, title, width, colours }) {
     on.cell(Math.min(at * width, width - 1), BAR.title + BAR.thick, 1, 3, colours.ink);
     on.text(text, x, BAR.title + BAR.thick + 9, { ...written, align: 'center' });
   }
+}
+
+// Draws a matrix on a canvas, which gets the size of the picture. A pixel shows one number, or the mean or the largest of several.
+export const paintMap = (canvas, matrix, scale) => paintPixels(canvas, matrix, scale, wholeRange(matrix), SIDE);
+
+// Does the same for a matrix that the worker has, too. picture(part, side) asks the worker for the picture of a large one.
+export async function drawThumb(canvas, matrix, mask, scale, picture) {
+  canvas.style.imageRendering = '';
+  if (Math.max(matrix.rows, matrix.cols) <= SIDE) return paintMap(canvas, { ...matrix, mask }, scale);
+  const { gone, bitmap, width, height } = await picture(wholeRange(matrix), SIDE);
+  if (!gone) Object.assign(canvas, { width, height }).getContext('2d').drawImage(bitmap, 0, 0);
+  canvas.style.imageRendering = 'auto'; // the picture is larger than its place
+}
+
+// Returns the size of the picture of a matrix on the page. No side is longer than `most` pixels, and each side is long enough to be seen.
+export function thumbSize({ rows, cols }, most) {
+  const unit = most / Math.max(rows, cols);
+  return { width: Math.max(cols * unit, 6), height: Math.max(rows * unit, 6) };
 }

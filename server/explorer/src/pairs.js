@@ -5,7 +5,7 @@
 // negative; the rules then use their magnitude.
 
 // Makes a head. A masked pair does not count, whatever its weight is.
-export function makeHead(weights, masked = null) {
+export function makeHead(weights, masked) {
   const max = weights.reduce((most, weight, i) => (masked?.[i] ? most : Math.max(most, Math.abs(weight))), 0);
   return { weights, masked, max, cuts: new Map() };
 }

@@ -27,7 +27,6 @@ const shown = (word) => (word.length > 40 ? `${word.slice(0, 40)}…` : word);
 
 const refuse = (text, index, rule, what) => fail(`${rule}, but ${lineOf(text, index)} has ${what}.`, { index });
 
-// Says that a row or block has another length than the first one.
 function refuseLength(text, index, name, what, length, first) {
   const [group] = name.toLowerCase().split(' ');
   fail(`${name} (${lineOf(text, index)}) has ${length} ${what}${length === 1 ? '' : 's'}, and ${group} 1 has ${first}.`, { index });
@@ -45,7 +44,6 @@ function jsonOf(given) {
   return `${sign === '-' ? '-' : ''}${digits}${fraction === undefined ? '' : `.${fraction || '0'}`}${exponent}`;
 }
 
-// Says why a word between numbers cannot be used.
 function refuseWord(text, index, word) {
   const all = "np.set_printoptions(threshold=sys.maxsize), torch.set_printoptions(profile='full') or df.to_string() prints all of them";
   if (GAP.test(word)) refuse(text, index, `A matrix needs all its numbers (${all})`, word);

@@ -1,8 +1,9 @@
 // player.js has Play, which goes from query to query by itself, and, where the state of attention without softmax is shown, the slider that
 // goes from word to word and shows the state after each. If the system asks for less movement, nothing moves by itself.
 import { makeScale } from './colour.js';
-import { make, makeButton, makeWith, setBox } from './dom.js';
-import { paintMap, thumbSize } from './thumbs.js';
+import { fill, make, setBox } from './dom.js';
+import markup from './parts/player.html';
+import { paintMap, thumbSize } from './paint.js';
 
 const PAUSE = 1000; // milliseconds for each part of a query
 const THUMB = 40; // pixels; the longer side of a small picture
@@ -10,15 +11,7 @@ const MOST = 24; // words; more have no small pictures
 
 // Makes the player in an empty element. tools: {defer, show(change), stage}.
 export function createPlayer(root, { defer, show, stage }) {
-  const still = matchMedia('(prefers-reduced-motion: reduce)');
-  const line = make('div', 'player-line', root);
-  const button = makeButton(line, 'Play', toggle, { title: 'Goes from query to query' });
-  const slider = makeWith('input', line, { type: 'range', id: 'position', min: 0, step: 1, title: 'Arrow keys go from word to word' });
-  slider.ariaLabel = 'The state after a word';
-  const word = makeWith('output', line, { className: 'player-word' });
-  word.htmlFor = 'position';
-  const small = make('div', 'player-thumbs', root);
-  small.ariaHidden = true; // the slider does the same
+  const { button, slider, word, small } = fill(root, markup); // the slider does the same as the small pictures
   let timer = 0;
   let now = null; // {answer, state, view, states, last}
   let ahead = [0, 0]; // the query and its part that Play shows next
@@ -59,16 +52,12 @@ export function createPlayer(root, { defer, show, stage }) {
   }
 
   for (const type of ['pointermove', 'pointerover', 'click', 'keydown']) document.addEventListener(type, acted, true);
+  button.addEventListener('click', toggle);
   slider.addEventListener('input', () => {
     stop();
     go(Number(slider.value));
   });
-  const settle = () => {
-    if (still.matches) stop();
-    button.hidden = still.matches;
-  };
-  still.addEventListener('change', settle);
-  settle();
+  matchMedia('(prefers-reduced-motion: reduce)').addEventListener('change', stop); // the style hides the button then
 
   function drawSmall(states, scale, look) {
     if (drawn.states !== states || drawn.look !== look) {

@@ -14,11 +14,6 @@ export function createProblemBox({ box, result, panel }, { editor, compute, askK
     write(found, editor.setProblem(found));
   }
 
-  // Shows a problem that is not one of the request, {title, detail}. The next answer removes it, and so does its button.
-  function notice(found) {
-    write(found, null);
-  }
-
   function write(found, where) {
     box.hidden = !found;
     box.replaceChildren();
@@ -35,5 +30,6 @@ export function createProblemBox({ box, result, panel }, { editor, compute, askK
     make('p', '', box, found.detail);
     if (place.childNodes.length) box.append(place);
   }
-  return { show, notice, close: () => show(unsolved) };
+  // notice() shows a problem that is not one of the request, {title, detail}. The next answer removes it, and so does its button.
+  return { show, notice: (found) => write(found, null), close: () => show(unsolved) };
 }

@@ -5,7 +5,6 @@ import { matrices, measured, rank, split } from './matrices.js';
 const WEIGHTS = ['W_Q', 'W_K', 'W_V', 'W_O'];
 const MOST = 200_000; // numbers of a drawn matrix that the page asks for
 
-// Returns the transpose of a matrix.
 export function transposed({ rows, cols, data }) {
   const turned = new Float64Array(data.length);
   for (let row = 0; row < rows; row++) for (let col = 0; col < cols; col++) turned[col * rows + row] = data[row * cols + col];

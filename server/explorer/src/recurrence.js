@@ -12,7 +12,6 @@ import { rowOf } from './matrices.js';
 const dot = (a, b) => a.reduce((sum, value, at) => sum + value * b[at], 0);
 const rangeOf = (gates) => [Math.min(...gates), Math.max(...gates)];
 
-// Multiplies a vector by the gates of a word.
 function fade(x, gates, t) {
   if (!gates) return;
   const row = rowOf(gates, t);

@@ -8,8 +8,8 @@ const MOST_OF_STATES = 200_000; // numbers
 const MANY = 100_000; // numbers; an answer that has more is not asked for as text
 const GRADIENTS = ['grad_output', 'grad_lse', 'grad_weights', 'grad_present_state'];
 export const MATRICES = [
-  ...['X', 'Q', 'K', 'V', 'context', 'value_context', 'past_K', 'past_V', 'mask', 'bias', 'gate', 'embedding', 'decay', 'beta', 'past_state'],
-  ...GRADIENTS,
+  ...['X', 'Q', 'K', 'V', 'context', 'value_context', 'past_K', 'past_V', 'mask', 'bias', 'gate', 'embedding', 'decay', 'beta'],
+  ...['past_state', ...GRADIENTS],
 ];
 export const PROJECTIONS = ['W_Q', 'W_K', 'W_V', 'W_O', 'W_G', 'b_Q', 'b_K', 'b_V', 'b_O', 'b_G', 'bias_K', 'bias_V'];
 
@@ -20,7 +20,6 @@ const projects = (path) => path === PATHS[1] || path === PATHS[2];
 // worker sends its bytes. Returns whether a value stands for such a matrix.
 export const isHeld = (value) => typeof value?.file === 'string' && Array.isArray(value.shape);
 
-// Returns whether a matrix of a request is held.
 export const hasHeld = (text) => text.includes('"file"') && Object.values(parse(text) ?? {}).some(isHeld);
 
 // Returns the shape of nested arrays by their first elements, or that of a draw {"random": ..., "shape": ...} or of a matrix that is held.
@@ -35,7 +34,6 @@ export function shapeOf(value) {
 // Returns whether a body fits only attention without softmax. At the other paths, `decay` needs `causal`.
 const hasState = (body) => ['update', 'normalize_QK', 'beta', 'past_state'].some((key) => key in body) || ('decay' in body && !body.causal);
 
-// Returns the path that fits a body.
 export function pathFor(body) {
   if (Array.isArray(body.heads)) return PATHS[2];
   const biases = ['b_Q', 'b_K', 'b_V']; // of Q, K and V, too

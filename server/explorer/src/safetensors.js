@@ -1,5 +1,5 @@
 // safetensors.js reads .safetensors files with the checks of the format's own reader, and writes them. It needs no page.
-import { Scanner } from './jsontext.js';
+import { scan } from './jsontext.js';
 import { countOf, fail, shapeText, TYPES } from './tensortext.js';
 
 const PREFIX = 8; // bytes that say how long the header is
@@ -12,7 +12,7 @@ const isSize = (value) => Number.isInteger(value) && value >= 0 && value <= MOST
 // Refuses names that an object has twice. text: JSON that has been parsed.
 function refuseTwins(text, what) {
   const seen = new Map();
-  new Scanner(text).members((key, start, end) => {
+  scan(text, 0, (key, start, end) => {
     if (seen.has(key)) fail(`${what} ${key} stands twice in the header.`);
     seen.set(key, text.slice(start, end));
   });

@@ -4,7 +4,6 @@ import { downloadPNG, save, toCSV } from './download.js';
 import { nested } from './matrices.js';
 import { fileOf } from './paint.js';
 
-// Returns the numbers of a figure with the labels of their rows and columns.
 function numbersOf({ matrix, rowLabels, colLabels }) {
   const labels = (count, label) => Array.from({ length: count }, (_, at) => label(at));
   return { ...matrix, rowNames: labels(matrix.rows, rowLabels), colNames: labels(matrix.cols, colLabels) };

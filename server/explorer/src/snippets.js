@@ -20,13 +20,9 @@ const quoted = (text) =>
 // the quote.
 const tooRaw = /[\r\u0000]|\\$/;
 
-function python(text) {
-  return tooRaw.test(text) || /'''|'$/.test(text) ? quoted(text) : `r'''${text}'''`;
-}
+const python = (text) => (tooRaw.test(text) || /'''|'$/.test(text) ? quoted(text) : `r'''${text}'''`);
 
-function javascript(text) {
-  return tooRaw.test(text) || /`|\$\{/.test(text) ? quoted(text) : `String.raw\`${text}\``;
-}
+const javascript = (text) => (tooRaw.test(text) || /`|\$\{/.test(text) ? quoted(text) : `String.raw\`${text}\``);
 
 // Writes JSON with each row of a matrix on a line of its own.
 export function formatJSON(value) {
@@ -80,9 +76,8 @@ const writers = {
 };
 
 // Returns the code that sends `body` (an object, or its text) to base + path and prints the answer. Without a body it is a GET, whose answer
-// need not be JSON; curl always has a body. language: 'curl', 'python' or
-// 'javascript' (a module for Node.js 18 or a browser). key: whether the code sends the key in the environment variable ATTENTIOND_KEY; the
-// key itself is never in the code.
+// need not be JSON; curl always has a body. language: 'curl', 'python' or 'javascript' (a module for Node.js 18 or a browser). key: whether the
+// code sends the key in the environment variable ATTENTIOND_KEY; the key itself is never in the code.
 export function snippet(language, { base, path, body, key = false }) {
   const text = bodyText(body);
   const file = fileOf(text);
@@ -94,7 +89,6 @@ export function snippet(language, { base, path, body, key = false }) {
     .join('\n')}\n`;
 }
 
-// Returns the text of a body as it is in the code and in body.json.
 export const bodyText = (body = '') => (typeof body === 'string' ? body : formatJSON(body));
 
 // Returns the name of the file that the code for this text of a body reads, or null if the body is in the code.

@@ -2,9 +2,8 @@
 // is the subject: the page writes how it is made, and marks what it is made of and where it goes. main.js tells this file what to show (an
 // Answer and the state), and it tells main.js what the user does. It sends no request.
 import { makeScale, paintPixels, rangeOf } from './colour.js';
-import { make, makeButton, makeWith, setBox } from './dom.js';
+import { fill, make, makeButton, makeWith, setBox } from './dom.js';
 import { createSaveMenu } from './savemenu.js';
-import { factsOf } from './facts.js';
 import { Figure } from './figure.js';
 import { Flow, NARROW } from './flow.js';
 import { elide, wholeRange } from './geometry.js';
@@ -13,13 +12,14 @@ import { barsWidth, drawBar, drawBars, makeRange } from './legend.js';
 import { movedCell } from './keyboard.js';
 import { rowOf } from './matrices.js';
 import { createTable, formatNumber } from './numbers.js';
+import markup from './parts/step.html';
 import { drawExplanation, sentenceOf } from './explanation.js';
 import { defer } from './defer.js';
 import { axisNames, formulaOf, isSigned, opOf, stepNamed, STEPS, textOf, titleOf } from './steps.js';
 import { colours } from './theme.js';
-import { drawThumb } from './thumbs.js';
+import { drawThumb } from './paint.js';
 import { hideTooltip, showTooltip } from './tooltip.js';
-import { found, stepOf, wayOf } from './way.js';
+import { factsOf, found, stepOf, wayOf } from './way.js';
 import { Words } from './words.js';
 
 /* global LINES_NAME */
@@ -35,7 +35,6 @@ const LONG = 240; // milliseconds that a matrix takes to its new place
 const ENTROPY = 'entropy, nats';
 const HATCHED = ['weights', 'uncorrected', 'corrections']; // in these steps, forbidden cells are hatched
 
-// Returns whether the rows of a step are those of queries.
 const ofQuery = ({ rows }) => rows === 'query' || rows === 'both';
 
 export class Stage {
@@ -73,11 +72,7 @@ export class Stage {
   }
 
   makeSingle() {
-    const head = make('header', '', this.single);
-    this.title = make('h2', '', head);
-    this.formula = make('p', 'formula', head);
-    this.text = make('p', 'text', head);
-    this.panesRoot = make('div', 'panes', this.single);
+    Object.assign(this, fill(this.single, markup));
     this.single.append(this.parts.lines);
     this.foot = this.makeFoot(this.single, () => ({ ...this.saved(this.panes[0]), lines: this.lined() ? this.lines : null }));
     this.panes = [this.makePane(), this.makePane()];
@@ -172,7 +167,6 @@ export class Stage {
     return picture;
   }
 
-  // Returns the scale of colours of matrices that share it.
   scaleOf(name, both) {
     const { state, answer } = this;
     const signed = isSigned(name, answer.summary.options);
@@ -418,7 +412,6 @@ export class Stage {
     defer(bars, () => drawBars(bars, figure.shown(), columns, this.colours));
   }
 
-  // Loads the lines when they are first shown.
   async loadLines() {
     try {
       const { createLines } = await import(new URL(LINES_NAME, import.meta.url));
@@ -448,7 +441,6 @@ export class Stage {
     });
   }
 
-  // Draws the weights of a head small.
   thumb(canvas, batch, head) {
     const matrix = this.answer.matrix('weights', batch, head);
     const mask = this.answer.maskOfWeights(batch, head);
@@ -459,7 +451,6 @@ export class Stage {
 
   // ---------------------------------------------------------------- from the flow to one step and back
 
-  // Opens a matrix of the flow. cell: the cell that was chosen.
   enlarge(id, cell) {
     if (this.state.editMask && cell && stepNamed(stepOf(id)).cols === 'key') return this.act.toggleMask(cell.row, cell.col);
     this.act.open(stepOf(id));
@@ -518,7 +509,6 @@ export class Stage {
     return ids.length;
   }
 
-  // Makes a place of the flow the subject.
   point(place, byKey) {
     const { id, row, col } = this.subject;
     if (id === place.id && row === place.row && col === place.col) return;
@@ -557,7 +547,6 @@ export class Stage {
     this.mark();
   }
 
-  // Returns what the explanation of a row is made of.
   explained() {
     const { answer, state, query: row } = this;
     const mask = this.maskOf('weights', state.head);
@@ -578,7 +567,6 @@ export class Stage {
     return answer.own.sayStep(state.batch, state.head, Math.min(state.position ?? Infinity, answer.queries - 1));
   }
 
-  // The arithmetic of the query and the key of the subject.
   get arithmetic() {
     const { batch, head } = this.state ?? {};
     return this.answer ? found(this.answer, { batch, head, row: this.query, col: this.key }) : null;
@@ -609,7 +597,6 @@ export class Stage {
     this.kept = height;
   }
 
-  // Says what the frames in the flow mean.
   writeLegend() {
     if (this.opened() !== 'flow') return;
     const legend = make('p', 'written-legend', this.parts.written);
@@ -617,7 +604,6 @@ export class Stage {
       make('span', `mark-${kind}`, legend, text);
   }
 
-  // Marks the subject and the locked row.
   mark() {
     const { subject, state, way } = this;
     for (const { flow } of [this, ...this.sheets]) flow.mark({ subject, from: way.from, to: way.to });

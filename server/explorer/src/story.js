@@ -3,10 +3,13 @@
 // loads this file with the example. The layer of the chosen head is the request of the page, so the other views show how its numbers are made.
 import { makeScale } from './colour.js';
 import { temperatureAt } from './curve.js';
-import { make, makeButton, makeWith } from './dom.js';
+import { fill, make, makeButton, makeWith } from './dom.js';
+import { drawBar } from './explanation.js';
 import { formatNumber } from './numbers.js';
+import shownBy from './parts/samples.json';
+import markup from './parts/story.html';
 import { formatJSON } from './snippets.js';
-import { paintMap } from './thumbs.js';
+import { paintMap } from './paint.js';
 import { isStored, loadTrained, nearWords, nextOf, replaceWord, requestOf, runTrained, wordsOf } from './trained.js';
 
 const TYPING = 250; // milliseconds from the last key to the computation
@@ -14,25 +17,6 @@ const SHOWN = 6; // next words, and unknown words
 const LONGEST = 30; // letters of an unknown word that are shown
 const MARK = '.'; // between the layer and the head of a head that is off, in the address
 
-// Sentences in which one can see what a head does: the layer and the head, the word that is chosen, and what one sees.
-const SAMPLES = [
-  {
-    ...{ text: 'The animal did not cross the street because it was too tired .', layer: 0, head: 1, word: 'it' },
-    says: 'A word sees only the words before it. “tired” comes later, so “it” looks at the animal and at the street.',
-  },
-  {
-    ...{ text: 'A dog chased a cat . Anna saw the', layer: 1, head: 2, word: 'the' },
-    says: '“the” looks at what was named before, because the story may speak of it again.',
-  },
-  {
-    ...{ text: 'Anna Smith met Ben Nelson . later Anna', layer: 1, head: 0, word: 'Anna' },
-    says: '“Anna” looks at the word after the earlier “Anna”, and the model expects this word again.',
-  },
-  {
-    ...{ text: 'Anna drank some tea because it was', layer: 1, head: 1, word: 'was' },
-    says: '“was” looks at “it”. In layer 0 “it” has looked at the tea, so the model expects what tea can be.',
-  },
-];
 const TENSE = 'All its stories are in the past: it knows “was”, “had” and “did”, but not “is”, “has” and “does”.';
 
 // Makes the view in an empty element. tools: {post(path, body), stored(), take(path, text, labels, shown), words, lines(place), tell(title, detail),
@@ -52,32 +36,13 @@ export async function createStory(root, tools) {
   let look = {};
   let locked = null; // the word that is chosen, as in all views: its lines are shown alone
 
-  const label = makeWith('label', root, { className: 'story-text', textContent: 'Words ' });
-  const area = makeWith('input', label, { id: 'story-text', autocomplete: 'off', spellcheck: false });
-  const note = makeWith('p', root, { className: 'note', role: 'status' });
-  const samples = make('p', 'story-samples', root, 'Sentences for ');
-  for (const sample of SAMPLES) makeButton(samples, model.names[sample.layer][sample.head], () => open(sample), { title: sample.text });
-  const row = make('div', 'story-row', root);
-  const heads = makeWith('div', row, { className: 'story-heads', role: 'group', ariaLabel: 'Heads of both layers' });
-  const middle = make('div', 'story-lines', row);
-  const every = makeWith('input', makeWith('label', middle), { type: 'checkbox', id: 'story-every' });
-  every.after(' lines of all heads');
-  const place = make('div', '', middle);
-  const next = make('div', 'story-next', row);
-  const lead = make('p', 'lead', next);
-  const list = make('ol', '', next);
-  const warm = makeWith('label', next, { textContent: 'temperature of the next word ' });
-  const slider = makeWith('input', warm, { id: 'story-temperature', type: 'range', min: -1, max: 1, step: 0.02, value: 0 });
-  const degree = make('output', '', warm, '1');
-  const hide = makeWith('label', next, { textContent: 'a word that no other sees ' });
-  const hidden = makeWith('select', hide, { id: 'story-hide' });
-  const known = makeWith('details', root, { className: 'note' });
-  makeWith('summary', known, { textContent: `The ${model.words.length} words that the model knows` });
-  makeWith('p', known, { textContent: [...model.words].sort((a, b) => a.localeCompare(b)).join(' ') });
+  const { area, note, samples, heads, every, place, lead, list, slider, degree, hidden, count, known } = fill(root, markup);
+  for (const one of shownBy) makeButton(samples, model.names[one.layer][one.head], () => open(one), { title: one.text });
+  count.textContent = `The ${model.words.length} words that the model knows`;
+  known.textContent = [...model.words].sort((a, b) => a.localeCompare(b)).join(' ');
 
   const isOff = (layer, head) => off.some(([l, h]) => l === layer && h === head);
 
-  // Says what the model leaves out, and offers words that are written nearly alike.
   function tell({ words, unknown, left }) {
     const all = [...new Set(unknown)];
     note.replaceChildren(all.length ? 'The model leaves out what it does not know: ' : '');
@@ -150,7 +115,6 @@ export async function createStory(root, tools) {
     draw();
   }
 
-  // Returns the place of the word that is chosen.
   const chosenAt = () => locked ?? ran.words.length - 1;
   const expected = ({ sums }) => nextOf(model, sums[chosenAt()], temperatureAt(Number(slider.value)));
   const percent = (probability) => (probability < 5e-4 ? '≈ 0 %' : `${formatNumber(100 * probability, 2)} %`);
@@ -202,12 +166,9 @@ export async function createStory(root, tools) {
     lead.textContent = sentence();
     list.replaceChildren();
     for (const { word, probability } of expected(ran).slice(0, SHOWN)) {
-      const item = make('li', '', list);
-      const place = make('span', '', item);
-      if (chosenAt() < ran.words.length - 1) place.textContent = word;
-      else makeButton(place, word, () => writeOn(word), { className: 'quiet', title: 'Write on with this word' });
-      make('i', '', make('span', 'track', item)).style.width = `${Math.max(1, 100 * probability)}%`;
-      make('b', '', item, percent(probability));
+      const where = drawBar(list, probability, percent(probability));
+      if (chosenAt() < ran.words.length - 1) where.textContent = word;
+      else makeButton(where, word, () => writeOn(word), { className: 'quiet', title: 'Write on with this word' });
     }
     hidden.replaceChildren(new Option('none', ''), ...ran.words.map((word, at) => new Option(`${at + 1} ${word}`, at)));
     hidden.value = unseen ?? '';
@@ -222,7 +183,7 @@ export async function createStory(root, tools) {
     );
     const shown = all.filter(({ layer, head }) => every.checked || (layer === chosen.layer && head === chosen.head));
     const { rows, cols } = ran.layers[0].weights[0];
-    lines.update({ heads: shown, rows, cols, queryLabels: ran.words, keyLabels: ran.words, threshold: 0.1, row: locked });
+    lines.update({ heads: shown, rows, cols, queryLabels: ran.words, keyLabels: ran.words, threshold: 0.1, mode: 'weight', row: locked });
   }
 
   area.addEventListener('input', () => {

@@ -28,7 +28,6 @@ function float(exponentBits, fractionBits, infinite = true) {
 // of what the DataView reads.
 const type = (size, kind, made = (value) => value) => [size, (view, at, little) => made(view[`get${kind}`](at, little))];
 
-// The types.
 export const TYPES = {
   ...{ F64: type(8, 'Float64'), F32: type(4, 'Float32'), F16: type(2, 'Uint16', float(5, 10)), BF16: type(2, 'Uint16', float(8, 7)) },
   ...{ F8_E4M3: type(1, 'Uint8', float(4, 3, false)), F8_E5M2: type(1, 'Uint8', float(5, 2)) },

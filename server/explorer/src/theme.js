@@ -35,7 +35,6 @@ export function createTheme(button, onChange) {
   return { next, print };
 }
 
-// Returns the colours of the theme that figures take.
 export function colours() {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(name).trim();

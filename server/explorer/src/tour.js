@@ -10,7 +10,6 @@ const [CAT, MILK, IT] = [0, 2, 3]; // words of the example
 const write = (x, digits = 3) => formatNumber(x, digits);
 const listed = (texts) => `${texts.slice(0, -1).join(', ')} and ${texts.at(-1)}`;
 
-// Returns what sentences are made of, for the answer that is shown.
 function numbersOf(answer, head = 0) {
   const row = (name, at) => Array.from(rowOf(answer.matrix(name, 0, head), at));
   const column = (name, at) => {
@@ -28,14 +27,12 @@ const only = (row, values) => [0, 1, 2, 3].map((at) => (at === row ? values : [1
 
 const at = (id, row, col) => ({ id, row, col });
 
-// The stops. cell, after: the number that is shown before and after the change, {id, row, col}; after may be missing if it is the same. text, ask, answer, changed: functions of
-// numbersOf() for head 0 and head 1 that return sentences. change: the title of the button that changes the request, and the change of its
-// body.
+// The stops. cell, after: the number that is shown before and after the change; after may be missing if it is the same. text, ask, answer,
+// changed: functions of numbersOf() for head 0 and head 1 that return sentences. change: the title of the button that changes the request, and
+// the change of its body.
 const STOPS = [
   {
-    title: 'Why attention?',
-    cell: at('weights', IT, CAT),
-    after: at('weights', IT, MILK),
+    ...{ title: 'Why attention?', cell: at('weights', IT, CAT), after: at('weights', IT, MILK) },
     text: () => 'The words are: cat, drinks, milk, it. The word “it” alone says nothing: it stands for another word.',
     ask: () => 'Which word does “it” stand for? Where would you look?',
     answer: ({ each, row }) =>
@@ -44,8 +41,7 @@ const STOPS = [
     changed: ({ each, row }) => `Now “it” cannot look at cat. It gives ${each(row('weights', IT))}.`,
   },
   {
-    title: 'From words to vectors',
-    cell: at('X', MILK, 0),
+    ...{ title: 'From words to vectors', cell: at('X', MILK, 0) },
     text: ({ list, row }) =>
       `A computer needs numbers, so each word is a row of numbers in X, a vector. The columns say: is it an animal, a thing, an action, a pronoun? ` +
       `cat is ${list(row('X', CAT))}: an animal and a thing. Real models have hundreds of columns, and they learn the numbers.`,
@@ -55,9 +51,7 @@ const STOPS = [
     changed: ({ each, row }) => `Now “it” gives ${each(row('weights', IT))}: the same to cat and to milk.`,
   },
   {
-    title: 'A query says what a word looks for',
-    cell: at('Q', IT, 0),
-    after: at('Q', IT, 1),
+    ...{ title: 'A query says what a word looks for', cell: at('Q', IT, 0), after: at('Q', IT, 1) },
     text: () =>
       'Each word looks for other words that matter to it. What it looks for is a row of numbers, too: the query. It is the row of the word in X, ' +
       'multiplied by the matrix W_Q. A model learns W_Q.',
@@ -69,8 +63,7 @@ const STOPS = [
       `The last row of W_Q is ${list(row('W_Q', 3))} now, so the query of “it” is ${list(row('Q', IT))}. It gives ${each(row('weights', IT))}.`,
   },
   {
-    title: 'Query times key is the score',
-    cell: at('scores', IT, CAT),
+    ...{ title: 'Query times key is the score', cell: at('scores', IT, CAT) },
     text: ({ list, row }) =>
       `Each word also has a key: what it has to offer. It is the row of the word in X, multiplied by W_K. The key of cat is ${list(row('K', CAT))}. ` +
       `Above the scores, each key stands as a column, so this matrix is called Kᵀ. The score says how well a query and a key fit: multiply them ` +
@@ -84,9 +77,7 @@ const STOPS = [
       `${write(row('weights', IT)[CAT])}.`,
   },
   {
-    title: 'Why divide by √d?',
-    cell: at('scaled_scores', IT, CAT),
-    after: at('weights', IT, CAT),
+    ...{ title: 'Why divide by √d?', cell: at('scaled_scores', IT, CAT), after: at('weights', IT, CAT) },
     text: ({ row }) =>
       `Each score adds up d = ${row('Q', IT).length} products. In a real model, some are positive and some negative, so a sum of d products is about √d ` +
       `times as large as one of them, not d times. Dividing by √d keeps scores about the same size, however many columns there are.`,
@@ -98,8 +89,7 @@ const STOPS = [
       `The scores are multiplied by ${write(10 / Math.sqrt(row('Q', IT).length))} now, which is ten times 1/√d. With ${list(row('scaled_scores', IT))}, cat gets ${write(row('weights', IT)[CAT])}, and the others get next to nothing.`,
   },
   {
-    title: 'The mask',
-    cell: at('masked_scores', CAT, 1),
+    ...{ title: 'The mask', cell: at('masked_scores', CAT, 1) },
     text: () =>
       'A model that writes a text word by word must not use words that come later. A mask adds −∞ to their scores, so their weights are 0.',
     ask: () => 'With this mask, which words can cat use, the first word? And “it”, the last one?',
@@ -108,8 +98,7 @@ const STOPS = [
     changed: ({ row }) => `The hatched scores are −∞, and their weights are 0. cat gives ${write(row('weights', CAT)[CAT])} to itself.`,
   },
   {
-    title: 'Softmax makes shares',
-    cell: at('weights', IT, CAT),
+    ...{ title: 'Softmax makes shares', cell: at('weights', IT, CAT) },
     text: () => 'Take e^score for each word. Divide each of them by their sum. Now they are shares: together they are 1. This is softmax.',
     ask: ({ list, row }) =>
       `“it” has the scaled scores ${list(row('masked_scores', IT))}. Does cat get a third, two thirds, or nearly all?`,
@@ -126,9 +115,7 @@ const STOPS = [
     changed: ({ row, list }) => `Softmax of ${list(row('masked_scores', IT))} is ${list(row('weights', IT))}.`,
   },
   {
-    title: 'The output, and heads',
-    cell: at('output', IT, 0),
-    after: at('weights', IT, CAT),
+    ...{ title: 'The output, and heads', cell: at('output', IT, 0), after: at('weights', IT, CAT) },
     text: ({ list, row }) =>
       `Each word has a value: what it hands on. It is its row of X, multiplied by W_V. The value of cat is ${list(row('V', CAT))}: its first number is ${write(row('V', CAT)[0])}. The output of “it” mixes all values by its weights.`,
     ask: () => 'Which word adds most to the output of “it”?',

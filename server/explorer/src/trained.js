@@ -2,7 +2,7 @@
 // the attention of each layer. This module does the rest: it finds the rows of typed words, adds to them what each layer answers, and
 // multiplies the sum by the unembedding. It needs no page.
 /* global STORY_NAME */
-import { matrices } from './matrices.js';
+import { matrices, rowOf } from './matrices.js';
 import { readSafetensors } from './safetensors.js';
 import { fail, numbersOf } from './tensortext.js';
 
@@ -14,7 +14,7 @@ async function matrixOf({ name, type, shape: [rows, cols], data }) {
   return { rows, cols, data: Float64Array.from(numbersOf(type, new Uint8Array(await data.arrayBuffer()), name)) };
 }
 
-const rowsOf = ({ rows, cols, data }) => Array.from({ length: rows }, (_, row) => [...data.subarray(row * cols, (row + 1) * cols)]);
+const rowsOf = (matrix) => Array.from({ length: matrix.rows }, (_, row) => [...rowOf(matrix, row)]);
 
 // Reads the file of the model, a Blob. Resolves to the model: {words, heads, names, places, layers, embedding, positions, unembedding}.
 // words: all words that it knows. names: for each layer the name of each head, which says what it does. places: how many words a text may
@@ -112,8 +112,7 @@ export async function runTrained(model, words, post, { off = [], hidden = null, 
   const { embedding, positions } = model;
   const ids = words.map((word) => model.words.indexOf(word));
   if (!words.length || words.length > model.places || ids.includes(-1)) fail(`The model takes 1 to ${model.places} of its own words.`);
-  const row = (data, at) => [...data.subarray(at * embedding.cols, (at + 1) * embedding.cols)];
-  let X = ids.map((id, place) => row(positions.data, place).map((value, c) => value + embedding.data[id * embedding.cols + c]));
+  let X = ids.map((id, place) => Array.from(rowOf(positions, place), (value, c) => value + embedding.data[id * embedding.cols + c]));
   const layers = [];
   for (let layer = 0; layer < model.layers.length; layer++) {
     const without = off.filter(([where]) => where === layer).map(([, head]) => head);

@@ -1,9 +1,10 @@
-// way.js says how a number is made, which numbers it is made of, and where it goes next. It needs no page.
+// way.js says how a number is made, which numbers it is made of, and where it goes next, and what a cell stands for. It needs no page.
 //
 // A place is {id, row, col}: a row (col is undefined), a column (row is undefined) or a cell of a matrix. id: the name of a step, or q, k
 // or v for the matrices beside the scores and the weights; those of a projection are Q, K and V. Rows and columns are those of the step,
 // also if the page draws the matrix transposed.
 import { arithmetic } from './arithmetic.js';
+import { rowOf } from './matrices.js';
 import { formatNumber } from './numbers.js';
 import { partOf } from './projections.js';
 import { sourceOf } from './request.js';
@@ -15,6 +16,7 @@ const TINY = 1e-37; // smaller numbers of the server may be 0
 const BETWEEN = ['scores', 'scaled_scores', 'masked_scores', 'uncorrected', 'corrections', 'weights'];
 
 export const stepOf = (id) => (id.length === 1 ? id.toUpperCase() : id);
+const at = (id, row, col) => ({ id, row, col });
 const cellOf = (matrix, row, col) => matrix.data[row * matrix.cols + col];
 const write = (x) => formatNumber(x, 4);
 const inBrackets = (x) => (x < 0 ? `(${write(x)})` : write(x));
@@ -80,7 +82,6 @@ function linksOf(found, { matrices, summary }) {
   return links.filter(([step]) => matrices[step]);
 }
 
-// Returns the number that a bias of a request adds to a column of Q, K or V of a head.
 function biasOf({ answer, body, batch, head, col, name }) {
   const vector = Array.isArray(body?.heads) ? body.heads.map((one) => one[`b_${name}`]) : body?.[`b_${name}`];
   const place = answer.place(name, batch, head);
@@ -100,28 +101,28 @@ function wayOfProjected(one) {
   const word = name === 'Q' ? answer.query(row) : answer.key(row);
   const title = `${name} of ${word}, column ${col}: `;
   const copy = !projected || id === name.toLowerCase();
-  const next = { Q: { id: 'scores', row }, K: { id: 'scores', col: row }, V: { id: mixed, col } }[name];
-  const to = [copy ? next : { id: name.toLowerCase(), row, col }];
-  const same = projected && copy ? [{ id: name, row, col }] : [];
+  const next = { Q: at('scores', row), K: at('scores', undefined, row), V: at(mixed, undefined, col) }[name];
+  const to = [copy ? next : at(name.toLowerCase(), row, col)];
+  const same = projected && copy ? [at(name, row, col)] : [];
   const source = sourceOf(name, answer.summary);
   const from = name === 'Q' ? row : row - answer.past;
   // Rows of the past, and those of keys that the request adds, are no product.
   if (!projected || from < 0 || from >= (get(source)?.rows ?? Infinity)) return { title, parts: null, from: same, to };
   const parts = productOf(get(source), get(`W_${name}`), from, col, value, biasOf(one));
-  return { title, parts, from: [{ id: source, row: from }, { id: `W_${name}`, col }, ...same], to };
+  return { title, parts, from: [at(source, from), at(`W_${name}`, undefined, col), ...same], to };
 }
 
 function wayOfInput({ answer, row, col, name }) {
   const names = ['Q', 'K', 'V'].filter((made) => sourceOf(made, answer.summary) === name);
   const column = (name === 'X' && answer.columns?.[col]) || `column ${col}`;
   const title = `${name} of ${name === 'X' ? answer.word(row) : answer.key(row)}, ${column}: `;
-  return { title, parts: null, from: [], to: names.map((id) => ({ id, row: id === 'Q' ? row : row + answer.past })) };
+  return { title, parts: null, from: [], to: names.map((id) => at(id, id === 'Q' ? row : row + answer.past)) };
 }
 
 function wayOfWeights({ answer, row, col, name }) {
   const result = name === 'W_O' ? 'output' : name.at(-1);
   const left = name === 'W_O' ? 'joined' : sourceOf(result, answer.summary);
-  return { title: `${name}, row ${row}, column ${col}: `, parts: null, from: [{ id: left, col: row }], to: [{ id: result, col }] };
+  return { title: `${name}, row ${row}, column ${col}: `, parts: null, from: [at(left, undefined, row)], to: [at(result, undefined, col)] };
 }
 
 function wayOfPair({ answer, batch, head, row, col, name, value, get, mixed }) {
@@ -129,26 +130,20 @@ function wayOfPair({ answer, batch, head, row, col, name, value, get, mixed }) {
   const [before, after] = [-1, 1].map((step) => chain[chain.indexOf(name) + step]);
   const made = found(answer, { batch, head, row, col });
   const links = linksOf(made, answer).filter(([step]) => chain.indexOf(step) <= chain.indexOf(name));
-  const parts = made.products && links[0]?.[1] === '=' ? sumParts(Array.from(made.q, (q, at) => [q, made.k[at]])) : [];
-  links.forEach(([, what, number], at) => {
-    parts.push([at ? ` → ${what} ` : ` ${what} `]);
-    if (number !== null) parts.push([write(number), at === links.findLastIndex((link) => link[2] !== null) ? 'is' : 'then']);
+  const parts = made.products && links[0]?.[1] === '=' ? sumParts(Array.from(made.q, (q, place) => [q, made.k[place]])) : [];
+  links.forEach(([, what, number], place) => {
+    parts.push([place ? ` → ${what} ` : ` ${what} `]);
+    if (number !== null) parts.push([write(number), place === links.findLastIndex((link) => link[2] !== null) ? 'is' : 'then']);
   });
   if (name === 'corrections') {
     const [weight, uncorrected] = ['weights', 'uncorrected'].map((step) => cellOf(get(step), row, col));
     parts.splice(0, Infinity, [`weight ${write(weight)} − uncorrected ${inBrackets(uncorrected)} = `], [write(value), 'is']);
   }
-  const from = [
-    { id: 'q', row },
-    { id: 'k', row: col },
-  ];
-  if (before) from.push(name === 'weights' && made.softmax ? { id: before, row } : { id: before, row, col }); // softmax takes the whole row
-  const mixing = [
-    { id: 'v', row: col },
-    { id: mixed ?? 'output', row },
-  ];
+  const from = [at('q', row), at('k', col)];
+  if (before) from.push(name === 'weights' && made.softmax ? at(before, row) : at(before, row, col)); // softmax takes the whole row
+  const mixing = [at('v', col), at(mixed ?? 'output', row)];
   const title = `${answer.query(row)} → ${answer.key(col)}: `;
-  return { title, parts: parts.length ? parts : null, from, to: after ? [{ id: after, row, col }] : mixing };
+  return { title, parts: parts.length ? parts : null, from, to: after ? [at(after, row, col)] : mixing };
 }
 
 function wayOfProduct({ answer, batch, head, row, col, value, get }) {
@@ -157,8 +152,8 @@ function wayOfProduct({ answer, batch, head, row, col, value, get }) {
   return {
     title: `${answer.query(asked)} → ${answer.key(row)}, column ${col}: `,
     parts: [...sumParts([[cellOf(Q, asked, col), cellOf(K, row, col)]]), [' = '], [write(value), 'is'], ...score],
-    from: [{ id: 'q', row: asked, col }, { id: 'k', row, col }], // prettier-ignore
-    to: [{ id: 'scores', row: asked, col: row }],
+    from: [at('q', asked, col), at('k', row, col)],
+    to: [at('scores', asked, row)],
   };
 }
 
@@ -174,8 +169,8 @@ function wayOfMixed(one) {
     title: `output of ${answer.query(row)}, column ${col}: `,
     parts,
     // Without a sum, the weights are a mean over heads, or the page does not have V.
-    from: parts ? [{ id: 'weights', row }, { id: 'v', col }] : [], // prettier-ignore
-    to: one.mixed === 'mixed' ? [{ id: side, row, col: columnsBefore(one) + col }] : [],
+    from: parts ? [at('weights', row), at('v', undefined, col)] : [],
+    to: one.mixed === 'mixed' ? [at(side, row, columnsBefore(one) + col)] : [],
   };
 }
 
@@ -191,8 +186,8 @@ function wayOfSide(one) {
     title: `${name === 'joined' ? 'all heads' : 'output'} of ${answer.query(row)}, column ${col}, from head ${owner}: `,
     parts: way.parts,
     source: owner,
-    from: owner === one.head ? [{ id: 'mixed', row, col: own }] : [],
-    to: name === 'joined' ? [{ id: 'output', row }] : [],
+    from: owner === one.head ? [at('mixed', row, own)] : [],
+    to: name === 'joined' ? [at('output', row)] : [],
   };
 }
 
@@ -203,7 +198,7 @@ function wayOfOutput(one) {
   return {
     title: `output of ${answer.query(row)}, column ${col}: `,
     parts: productOf(get('joined'), get('W_O'), row, col, value, body?.b_O?.[col] ?? 0),
-    from: get('joined') ? [{ id: 'joined', row }, { id: 'W_O', col }] : [], // prettier-ignore
+    from: get('joined') ? [at('joined', row), at('W_O', undefined, col)] : [],
     to: [],
   };
 }
@@ -232,4 +227,42 @@ export function wayOf(answer, { batch, head, mean }, { id, row, col }, body) {
   const plain = { title: `${name}, row ${row}, column ${col}: `, from: [], to: [] };
   const parts = averaged ? [[`mean of ${answer.heads} heads: `], [write(value), 'is']] : (way?.parts ?? [[write(value), 'is']]);
   return { ...plain, ...way, parts };
+}
+
+// The steps whose numbers stand beside the weight of a cell, with their names there.
+const NUMBERS = {
+  ...{ scores: 'score', scaled_scores: 'scaled', masked_scores: 'masked' },
+  ...{ uncorrected: 'uncorrected', corrections: 'corrections' },
+};
+
+// Returns the numbers of a cell, as {title, entries}; each entry is [name, value, strong]. matrix: the numbers that are shown. weights: the
+// weights of the head, or their mean over heads.
+export function factsOf(step, { row, col }, { answer, batch, head, matrix, weights }) {
+  if (step.name === 'products') {
+    const [{ asked }, { Q, K }] = [answer, answer.factors(batch, head)];
+    const factors = [[`query ${answer.query(asked)}`, Q, asked, col], [`key ${answer.key(row)}`, K, row, col]]; // prettier-ignore
+    const numbers = [['product', matrix, row, col], ...factors, ['score', answer.matrix('scores', batch, head), asked, row]]; // prettier-ignore
+    const write = ([name, from, i, j], at) => [name, formatNumber(rowOf(from, i)[j]), at === 0];
+    return { title: `${answer.key(row)}, column ${col}`, entries: numbers.map(write) };
+  }
+  if (step.cols !== 'key') {
+    const own = formatNumber(matrix.data[row * matrix.cols + col]);
+    const more = step.name === 'states' ? answer.own.factsOf({ batch, head, row, col }) : [];
+    const place = step.rows === 'dimension' ? `row ${row}` : answer.label(step.rows)(row);
+    return { title: `${place}, column ${col}`, entries: [[step.title, own, true], ...more] };
+  }
+  const shown = Object.keys(NUMBERS).filter((name) => answer.matrices[name]);
+  const value = ({ data, cols }) => formatNumber(data[row * cols + col]);
+  const weight = weights.data[row * weights.cols + col];
+  const masked = answer.mask(batch, head)?.[row * answer.keys + col] === 1;
+  const rest = weights.data.subarray(row * weights.cols, (row + 1) * weights.cols);
+  const rank = 1 + rest.reduce((count, other) => count + (other > weight), 0);
+  const entries = [
+    ['query', answer.query(row)],
+    ['key', answer.key(col)],
+    ['weight', masked ? 'masked' : formatNumber(weight), true],
+    ...shown.map((name) => [NUMBERS[name], value(answer.matrix(name, batch, head))]),
+    ...(masked ? [] : [['rank in row', `${rank} of ${rest.length}`]]),
+  ];
+  return { title: `${answer.query(row)} → ${answer.key(col)}`, entries };
 }

@@ -18,7 +18,7 @@ const MOST_EMBEDDED = 200_000; // numbers; larger embeddings are not shown
 let kept = {}; // the matrices of the last answer, by name
 let running = null; // the AbortController of the latest request
 
-// Reads the body of a response. progress(what) is told how much has come.
+// Reads the body of a response. progress(what) is told how much has come. told: what the page is told of any response.
 async function read(response, progress) {
   const total = Number(response.headers.get('Content-Length')) || 0;
   const reader = response.body.getReader();
@@ -34,7 +34,8 @@ async function read(response, progress) {
       progress({ phase: 'receiving', received, total });
     }
   }
-  return { blob: new Blob(pieces), received };
+  const retryAfter = Number(response.headers.get('Retry-After')) || 0;
+  return { blob: new Blob(pieces), told: { status: response.status, bytes: received, retryAfter } };
 }
 
 // Sends a body: a text, or a Blob in the format safetensors. accept: the format of the answer.
@@ -95,11 +96,8 @@ function perHead(name, value, { packed, projected, axes }, body) {
 function given(body, summary) {
   const literal = (value) => rank(value) > 1;
   const shown = {};
-  if (summary.projected) {
-    for (const name of ['X', 'context', 'value_context']) if (literal(body[name])) shown[name] = matrices(body[name], summary.axes);
-    return shown;
-  }
-  if (literal(body.X)) shown.X = matrices(body.X, summary.axes);
+  for (const name of ['X', 'context', 'value_context']) if (literal(body[name])) shown[name] = matrices(body[name], summary.axes);
+  if (summary.projected) return shown;
   if (literal(body.past_state)) shown.past_state = matrices(body.past_state, Math.max(rank(body.past_state) - 3, 0));
   for (const name of ['Q', 'K', 'V']) {
     const value = body[name] ?? body.X;
@@ -156,7 +154,6 @@ function ofStates(name, value, { weights }, { axes, packed, options }) {
 const ofGradient = (value, { packed, projected }) =>
   rank(value) < 2 ? matrices([value], 0) : matrices(value, Math.max(rank(value) - (packed || projected ? 2 : 3), 0));
 
-// Returns all matrices of a request and its answer, by name.
 function understood(answer, summary, body) {
   const shown = given(body, summary);
   for (const [name, value] of Object.entries(answer)) {
@@ -198,7 +195,6 @@ function missing(body, tensors) {
   return { title: `The page does not have ${value.file}`, detail, pointer: `/${name}` };
 }
 
-// Sends a request, and posts its answer with the matrices.
 async function compute(message) {
   const { id, path, text, tensors, as } = message;
   const control = new AbortController();
@@ -225,10 +221,9 @@ async function compute(message) {
   const draws = names.map((name) => aside(drawnAs(name, message, body, summary, signal)));
   const projections = summary?.projected && !as ? words.then((all) => drawnProjections(message, body, all, signal)) : null;
   const response = await post(message, path, whole, signal, summary && isLarge(summary) ? BINARY : JSON_TYPE);
-  const { blob, received } = await read(response, progress);
+  const { blob, told } = await read(response, progress);
   const reply = {
-    ...{ id, status: response.status, bytes: received, summary, milliseconds: performance.now() - started },
-    retryAfter: Number(response.headers.get('Retry-After')) || 0,
+    ...{ ...told, id, summary, milliseconds: performance.now() - started },
     timing: response.headers.get('Server-Timing'),
     sent: sent.length < 4_000_000 ? sent : null,
   };
@@ -263,7 +258,7 @@ async function compute(message) {
     for (const item of groups.flat(2))
       for (const array of item.data ? [item.data, item.bits, item.largest] : [item]) if (array) buffers.add(array.buffer);
   }
-  const small = isText && received <= PLAIN_ANSWER ? answer : null;
+  const small = isText && told.bytes <= PLAIN_ANSWER ? answer : null;
   const shapes = Object.fromEntries(Object.entries(answer).map(([name, value]) => [name, shapeOf(value)]));
   const extra = { statistics: answer.statistics, tokens: answer.tokens, shapes, answer: small };
   self.postMessage({ ...reply, ...extra, matrices: copies }, [...buffers]);
@@ -286,9 +281,9 @@ async function judge({ id, path, text, tensors, expected, ...server }) {
 async function askLayers({ id, path, stored: { body, batched, summary }, ...server }) {
   const started = performance.now();
   const response = await post(server, path, await body.arrayBuffer());
-  const { blob, received } = await read(response, () => {});
+  const { blob, told } = await read(response, () => {});
   const text = await blob.text();
-  const reply = { id, status: response.status, retryAfter: Number(response.headers.get('Retry-After')) || 0, bytes: received, summary };
+  const reply = { ...told, id, summary };
   if (!response.ok) return self.postMessage({ ...reply, problem: problemOf(response, text) });
   const answer = JSON.parse(text);
   if (summary) return self.postMessage({ ...reply, matrices: understood(answer, summary, {}), statistics: answer.statistics });
