@@ -706,3 +706,32 @@ test('words above columns are not turned while several lines have room for them'
       assert.deepEqual(await page.evaluate(() => window.turned), [], example);
     }
   }));
+
+test('titles of narrow matrices do not touch each other', () =>
+  onPage({ viewport: { width: 1366, height: 768 } }, async (page) => {
+    await page.addInitScript(() => {
+      window.titles = [];
+      const write = CanvasRenderingContext2D.prototype.fillText;
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
+        const { a, e, f } = this.getTransform();
+        if (this.font.startsWith('600') || this.font.startsWith('bold'))
+          window.titles.push({ text, from: e / a, to: e / a + this.measureText(text).width, y: f / a });
+        write.call(this, text, ...more);
+      };
+    });
+    await open(page, '/#example=own');
+    const words = Array.from({ length: 300 }, (_, at) => `w${at}`).join(' ');
+    const request = JSON.parse(await page.evaluate(() => window.explorer.state.text));
+    await setBody(page, { ...request, text: words });
+    await page.waitForSelector('#flow[data-drawn="true"]');
+    const titles = (await page.evaluate(() => window.titles)).reverse();
+    const last = titles.slice(
+      0,
+      titles.findIndex(({ text }, at) => at && text === titles[0].text),
+    );
+    for (const one of ['Q', 'K']) assert.ok(last.some(({ text }) => text === one || text.startsWith(`${one} =`)), one); // prettier-ignore
+    for (const one of last)
+      for (const other of last)
+        if (one.from < other.from && Math.abs(one.y - other.y) < 3)
+          assert.ok(one.to + 4 <= other.from, `${one.text} ends at ${one.to}, and ${other.text} begins at ${other.from}`);
+  }));

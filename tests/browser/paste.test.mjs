@@ -268,3 +268,20 @@ test('numbers from a spreadsheet are called a table, with and without a header r
     await answered(page, () => page.fill('#request', sheet(rows)), 'error');
     assert.match(await page.textContent('#problem'), /a request of words, of a table or CSV/);
   }));
+
+test('a table with an empty cell and a text of signs are refused, and the old request is dimmed', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=000');
+    await page.evaluate(() => document.activeElement.blur());
+    for (const [text, said] of [
+      ['Name\tA\tB\nAnna\t4\t\nBen\t\t3', 'A table has a number in every cell, but row 2, column 3 is empty.'],
+      ['asdf;;{{[[1,2', 'A sentence has more letters than signs, but line 1 has asdf;;{{[[1,2.'],
+    ]) {
+      await pasted(page, text, 'error');
+      assert.ok((await page.textContent('#problem')).includes(said), await page.textContent('#problem'));
+      assert.equal(await page.locator('#result.stale').count(), 1);
+      assert.deepEqual(await offers(page), ['as words', 'Undo']);
+      await answered(page, () => offer(page, 'Undo'));
+      assert.equal(await page.locator('#result.stale').count(), 0);
+    }
+  }));

@@ -172,6 +172,31 @@ test('on paper of both orientations, All fills the sheet, with its numbers', () 
     }
   }));
 
+test('paper has no section of buttons alone, no sentence about a pointer, and the curve only if it is drawn', () =>
+  onPage({}, async (page) => {
+    await open(page, '/#example=000');
+    const look = await page.textContent('#look');
+    assert.match(look, /Point at any number/);
+    const printed = async () => {
+      await page.emulateMedia({ media: 'print' });
+      await page.evaluate(() => window.dispatchEvent(new Event('beforeprint')));
+      const seen = await page.evaluate(() => ({
+        groups: [...document.querySelectorAll('.group')]
+          .filter((one) => one.checkVisibility())
+          .map((one) => one.querySelector('h2').textContent),
+        look: document.getElementById('look').textContent,
+      }));
+      await page.evaluate(() => window.dispatchEvent(new Event('afterprint')));
+      await page.emulateMedia({ media: 'screen' });
+      assert.equal(await page.textContent('#look'), look);
+      return seen;
+    };
+    assert.deepEqual(await printed(), { groups: [], look: look.replace(' Point at any number to see how it is made.', '') });
+    await page.locator('#curve').scrollIntoViewIfNeeded();
+    await page.waitForSelector('#curve .curve-line');
+    assert.deepEqual((await printed()).groups, ['Softmax alone']);
+  }));
+
 test('every notebook prints in light colours, with no map that a page cuts', async () => {
   for (const [i, hash] of ['000', '001', '002', '003&step=output', '004&step=weights&lines', 'own-large'].entries()) {
     await onPage({ colorScheme: 'dark' }, async (page) => {

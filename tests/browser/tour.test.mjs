@@ -2,7 +2,7 @@
 // stand before it in the same sentence.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { open } from './explorer.mjs';
+import { done, open } from './explorer.mjs';
 import { findings, newPage, onPage, picture } from './harness.mjs';
 
 const number = (text) => Number(text.replace('−', '-'));
@@ -34,6 +34,7 @@ function checkSums(text) {
       said,
     ),
   );
+  each('d = (#) and √d = (#)', ([said, d, root]) => near(Math.sqrt(number(d)), number(root), said));
   each('(#) ÷ (#) = (#)', ([said, a, b, result]) => near(number(a) / number(b), number(result), said));
   each('e\\^(#) = (#)', ([said, a, result]) => near(Math.exp(number(a)), number(result), said));
   each('Softmax of ((?:#, )+#) is ((?:#, )+#)', ([said, scores, shares]) => {
@@ -68,7 +69,8 @@ for (const viewport of [
     onPage({ viewport }, async (page) => {
       await open(page);
       await page.click('text=Start the tour');
-      const checked = [];
+      const [checked, told] = [[], []];
+      const first = await page.evaluate(() => window.explorer.state.text);
       for (let stop = 1; stop <= 8; stop++) {
         await page.waitForFunction((stop) => document.querySelector('#tour h2')?.textContent.startsWith(`${stop} of 8`), stop);
         const body = await page.evaluate(() => window.explorer.state.text);
@@ -85,14 +87,95 @@ for (const viewport of [
         await page.click('#tour button:text-is("Undo")');
         await page.waitForSelector('#tour .tour-ask');
         assert.equal(await page.evaluate(() => window.explorer.state.text), body);
-        checked.push(checkSums(`${answer} ${changed}`));
+        const texts = await page.locator('#tour p:not(.tour-buttons)').allTextContents();
+        checked.push(checkSums(`${texts.join(' ')} ${changed}`));
+        if (stop === 1) assert.match(texts[0], /by hand/);
+        const share = /÷ \S+ = ([\d.]+)\./.exec(answer)?.[1];
+        if (share) assert.ok(!told.some((text) => text.includes(share)), `stop ${stop} asks for ${share}, which the tour has said`);
+        if (stop === 8) assert.ok(changed.includes(`“${await page.locator('#drawer-open').innerText()}”`), changed);
+        told.push(...texts, changed);
         if (stop < 8) await page.click('#tour button:text-is("Next")');
       }
       assert.ok(checked.filter((count) => count > 0).length >= 6, `results at the stops: ${checked}`);
+      await page.locator('#tour button').first().click();
+      await page.waitForSelector('#tour button:text-is("Undo")');
       await page.click('text=End the tour');
       assert.ok(await page.locator('#tour').isHidden());
+      await page.waitForFunction((first) => window.explorer.state.text === first, first);
+      await done(page);
+      assert.ok(await page.locator('#back').isHidden(), 'the example is as it was before');
     }));
 }
+
+for (const viewport of [
+  { width: 1366, height: 768 },
+  { width: 1024, height: 768 },
+  { width: 920, height: 768 },
+]) {
+  test(`nothing covers what a stop of the tour asks for, and all numbers are written, ${viewport.width} wide`, () =>
+    onPage({ viewport }, async (page) => {
+      await open(page);
+      await page.click('text=Start the tour');
+      const heights = new Set();
+      const seen = async (stop, part) => {
+        // Returns what is wrong, as soon as the matrices have found their room.
+        const wrong = () => {
+          const cards = [...document.querySelectorAll('#tour h2, #tour p')].map((one) => one.getBoundingClientRect());
+          const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+          const text = document.createRange();
+          text.selectNodeContents(document.querySelector('#tour h2'));
+          if (meet(text.getBoundingClientRect(), cards.at(-1))) return 'the buttons cover the title';
+          for (const mark of document.querySelectorAll('#flow .node > i')) {
+            const { left, right, top, bottom } = mark.getBoundingClientRect();
+            for (const [x, y] of [
+              [left + 2, top + 2],
+              [right - 2, bottom - 2],
+            ])
+              // prettier-ignore
+              if (document.elementFromPoint(x, y) !== mark.parentElement)
+                return `${mark.className} of ${mark.parentElement.dataset.node} is covered at ${x}, ${y}`;
+          }
+          for (const node of document.querySelectorAll('#flow .node')) {
+            const { data, cols } = window.explorer.matrix({ q: 'Q', k: 'K', v: 'V' }[node.dataset.node] ?? node.dataset.node);
+            const [down, across] = node.dataset.node === 'k' ? [cols, data.length / cols] : [data.length / cols, cols];
+            const { width, height } = node.getBoundingClientRect();
+            if (height / down < 14 || width / across < 24) return `cells of ${node.dataset.node}: ${width / across} × ${height / down}`;
+          }
+          return '';
+        };
+        const right = await page.waitForFunction(`(${wrong})() === ''`, null, { timeout: 2000 }).catch(() => null);
+        assert.ok(right, `${stop}, ${part}: ${await page.evaluate(wrong)}`);
+        heights.add(await page.evaluate(() => document.getElementById('tour').offsetHeight));
+      };
+      for (let stop = 1; stop <= 8; stop++) {
+        await page.waitForFunction((stop) => document.querySelector('#tour h2')?.textContent.startsWith(`${stop} of 8`), stop);
+        await seen(stop, 'question');
+        await page.click('text=Show the answer');
+        await seen(stop, 'answer');
+        await page.locator('#tour button').first().click();
+        await page.waitForSelector('#tour button:text-is("Undo")');
+        await seen(stop, 'change');
+        if (stop < 8) await page.click('#tour button:text-is("Next")');
+      }
+      if (viewport.width > 1000) assert.equal(heights.size, 1, `the card keeps its height, and the picture its place: ${[...heights]}`);
+    }));
+}
+
+test('at the stop of the mask, the question is about the number with the sign, which has no mask yet', () =>
+  onPage({}, async (page) => {
+    await open(page);
+    await page.click('text=Start the tour');
+    for (let stop = 1; stop < 6; stop++) await page.click('#tour button:text-is("Next")');
+    await page.waitForFunction(() => document.querySelector('#tour h2')?.textContent.startsWith('6 of 8'));
+    assert.match(await page.textContent('.tour-ask'), /no mask yet.*“\?” is the score of cat with drinks/);
+    await page.click('text=Show the answer');
+    const said = Number(/Without a mask it is (\S+)\. With a mask it is −∞/.exec(await page.textContent('.tour-answer'))[1]);
+    assert.match(await page.textContent('#written'), /^cat → drinks/);
+    assert.equal(await page.evaluate(() => window.explorer.matrix('masked_scores').data[1]), said);
+    await page.click('text=Hide later words');
+    await page.waitForSelector('#tour button:text-is("Undo")');
+    assert.equal(await page.evaluate(() => window.explorer.matrix('masked_scores').data[1]), -Infinity);
+  }));
 
 test('on a phone, nothing covers the matrix that a stop of the tour is about, and its numbers have two digits', () =>
   onPage({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }, async (page) => {
@@ -110,10 +193,15 @@ test('on a phone, nothing covers the matrix that a stop of the tour is about, an
     const seen = async (stop, part) => {
       const [card, matrix, written] = await page.evaluate(() => {
         const node = document.querySelector('#flow .mark-cell').parentElement;
-        const [card, box, written] = [document.getElementById('tour'), node, document.getElementById('written')].map((one) => one.getBoundingClientRect());
+        const [card, box, written] = [document.getElementById('tour'), node, document.getElementById('written')].map((one) =>
+          one.getBoundingClientRect(),
+        );
         return [card.bottom, [box.top, box.bottom], written.top];
       });
-      assert.ok(card <= matrix[0] && matrix[1] <= written, `${stop}, ${part}: the card ends at ${card}, the matrix is at ${matrix}, and the sentence at ${written}`);
+      assert.ok(
+        card <= matrix[0] && matrix[1] <= written,
+        `${stop}, ${part}: the card ends at ${card}, the matrix is at ${matrix}, and the sentence at ${written}`,
+      );
     };
     for (let stop = 1; stop <= 8; stop++) {
       await page.waitForFunction((stop) => document.querySelector('#tour h2')?.textContent.startsWith(`${stop} of 8`), stop);

@@ -372,9 +372,9 @@ export class Flow {
       on.text(shown, box.left + (col + 0.5) * size.width, y, { colour: ink, ...placed });
     });
     const higher = !above ? 9 : lines ? lines * LINE + 8 : Math.min(LABEL.turned, widest) + 14;
-    const room = Math.min(box.width + INSIDE - 2, this.layout.width - box.left);
+    const room = Math.min(box.width + INSIDE - 6, this.layout.width - box.left);
     const title = this.on.title(id);
-    const short = widthOf(title) * 1.08 > room ? elide(title.split(/ =|,/)[0], room) : title; // a bold text is wider
+    const short = widthOf(title) * 1.15 > room ? elide(title.split(/ =|,/)[0], room) : title; // a bold text is wider
     this.nodes.get(id).element.title = short === title ? '' : title;
     on.text(short, box.left, box.top - higher, { colour: ink, align: 'left', strong: true });
   }

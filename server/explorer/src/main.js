@@ -618,9 +618,10 @@ function describeExample(arrived = false) {
   const note = captured?.look ?? (drawn && variant.look ? variant.look : example.look);
   const known = () => (typeof note !== 'function' ? note : isShown() ? note(state.answer) : '');
   const told = body === undefined ? '' : (body && changes({ path, body }, variant, example.name && 'example')) || known();
-  // A finger cannot point without touching.
+  // A finger cannot point without touching, and nobody points on paper.
   const touches = matchMedia('(pointer: coarse)').matches;
-  $('look').textContent = touches ? told.replace('Point at', 'Touch').replace('point at', 'touch') : told;
+  if (stage.printing) $('look').textContent = told.replace(/ Point at [^.]*\./, '');
+  else $('look').textContent = touches ? told.replace('Point at', 'Touch').replace('point at', 'touch') : told;
   $('back').hidden = !other;
 }
 
@@ -867,6 +868,7 @@ for (const event of ['beforeprint', 'afterprint']) {
     setAtOnce(printing);
     stage.printing = printing;
     theme.print(printing);
+    describeExample(true);
   });
 }
 watchCurve();

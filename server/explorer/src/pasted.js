@@ -177,20 +177,20 @@ const areCounted = (fields) => fields.every(({ text }, at) => text.trim() === St
 // Reads a table of lines of fields {text, index}. Returns {json, shape, labels}, or null if the fields are no such table.
 function tableOf(text, lines, separator) {
   const commas = (separator === ';' || separator === '\t') && !/\d\.|\.\d/.test(text); // decimal commas
-  const read = (word) => jsonOf(commas ? word.replace(COMMA, '$1.') : word);
+  const read = (word) => (word ? jsonOf(commas ? word.replace(COMMA, '$1.') : word) : null); // null: an empty cell
   const values = lines.map((line) => line.map((field) => read(field.text.trim())));
   const isText = (value) => value === undefined;
   const every = values.flat();
-  const numbers = every.filter((value) => !isText(value)).length;
+  const numbers = every.filter((value) => value != null).length;
   if ((!separator || lines.length === 1) && (numbers < every.length || !/\d/.test(text))) return null;
   const corner = lines[0][0].text.trim() === '' || (isText(values[0][0]) && lines[0].length > 3 && areCounted(lines[0].slice(1)));
-  const head = lines.length > 1 && (corner || separator === '|' || values[0].every(isText)) ? 1 : 0;
+  const head = lines.length > 1 && (corner || separator === '|' || values[0].every((value) => value == null)) ? 1 : 0;
   const body = values.slice(head);
-  const words = (col) => body.filter((row) => isText(row[col])).length * (head ? 2 : 1) >= body.length;
+  const words = (col) => body.filter((row) => isText(row[col]) || (!col && row[col] === null)).length * (head ? 2 : 1) >= body.length;
   const counts = head && body.length > 1 && areCounted(lines.slice(1).map(([field]) => field));
   const index = (head && corner) || words(0) || counts ? 1 : 0;
   const labelled = index && !words(0) && words(1) && lines[0].length > 2 ? 2 : index; // words beside the numbers of rows are labels
-  const cells = body.flatMap((row) => row.slice(labelled));
+  const cells = body.flatMap((row) => row.slice(labelled)).filter((value) => value !== null);
   const usable = cells.filter((value) => !isText(value)).length;
   if (!usable || (!corner && usable * 2 <= cells.length)) return null;
   const { length } = lines[0];
@@ -198,6 +198,9 @@ function tableOf(text, lines, separator) {
     const line = lines[at + head];
     if (row.length !== length)
       refuseLength(text, line[0].index, `Row ${at + head + 1}`, head || labelled ? 'field' : 'number', row.length, length);
+    const empty = row.indexOf(null, labelled);
+    if (empty >= 0)
+      fail(`A table has a number in every cell, but row ${at + head + 1}, column ${empty + 1} is empty.`, { index: line[empty].index });
     row.forEach((value, col) => col < labelled || value || refuseWord(text, line[col].index, line[col].text.trim()));
     return written(row.slice(labelled), 2, true);
   });
@@ -360,8 +363,12 @@ export function readPasted(given) {
       if (table) return { matrices: [[name, table.json, table.shape]], labels: table.labels, form: form ?? table.form };
     } catch (error) {
       failure ??= error;
+      if (separator === '\t') break; // nothing else has tabs between numbers
     }
   }
   if (failure) throw failure;
+  const count = (pattern) => given.match(pattern)?.length ?? 0;
+  if (count(/[#-&(-,/:->@[-`{-~]/g) > count(/[\p{L}\p{M}\p{N}]/gu))
+    refuse(given, given.search(/\S/), 'A sentence has more letters than signs', shown(given.trim()));
   return { words: given.replace(/\s+/g, ' ').trim() };
 }

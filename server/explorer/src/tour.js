@@ -6,7 +6,7 @@ import { rowOf } from './matrices.js';
 import { formatNumber } from './numbers.js';
 
 const DONE = 'tour'; // the key in the storage of the browser
-const [CAT, MILK, IT] = [0, 2, 3]; // words of the example
+const [CAT, DRINKS, MILK, IT] = [0, 1, 2, 3]; // words of the example
 const write = (x, digits = 3) => formatNumber(x, digits);
 const listed = (texts) => `${texts.slice(0, -1).join(', ')} and ${texts.at(-1)}`;
 
@@ -33,7 +33,9 @@ const at = (id, row, col) => ({ id, row, col });
 const STOPS = [
   {
     ...{ title: 'Why attention?', cell: at('weights', IT, CAT), after: at('weights', IT, MILK) },
-    text: () => 'The words are: cat, drinks, milk, it. The word “it” alone says nothing: it stands for another word.',
+    text: () =>
+      'The words are: cat, drinks, milk, it. The word “it” alone says nothing: it stands for another word. This example is small. Somebody chose ' +
+      'its numbers by hand, so that “it” finds its word. A real model learns them.',
     ask: () => 'Which word does “it” stand for? Where would you look?',
     answer: ({ each, row }) =>
       `The last row of the matrix A shows where “it” looks. It gives ${each(row('weights', IT))}. Most goes to cat.`,
@@ -44,7 +46,7 @@ const STOPS = [
     ...{ title: 'From words to vectors', cell: at('X', MILK, 0) },
     text: ({ list, row }) =>
       `A computer needs numbers, so each word is a row of numbers in X, a vector. The columns say: is it an animal, a thing, an action, a pronoun? ` +
-      `cat is ${list(row('X', CAT))}: an animal and a thing. Real models have hundreds of columns, and they learn the numbers.`,
+      `cat is ${list(row('X', CAT))}: an animal and a thing. Real models have hundreds of columns.`,
     ask: ({ list, row }) => `milk is ${list(row('X', MILK))}. What happens to the attention of “it” if we say that milk is an animal, too?`,
     answer: () => 'milk would have the same numbers as cat. So “it” could not tell them apart. Try it with the button.',
     change: ['Make milk an animal', ({ X }) => ({ X: edited(X, MILK, [1, 1, 0, 0]) })],
@@ -66,12 +68,12 @@ const STOPS = [
     ...{ title: 'Query times key is the score', cell: at('scores', IT, CAT) },
     text: ({ list, row }) =>
       `Each word also has a key: what it has to offer. It is the row of the word in X, multiplied by W_K. The key of cat is ${list(row('K', CAT))}. ` +
-      `Above the scores, each key stands as a column, so this matrix is called Kᵀ. The score says how well a query and a key fit: multiply them ` +
-      `number by number, and add the products.`,
+      `In Kᵀ, above the scores, each key is a column. The score says how well a query and a key fit: multiply them number by number, and add ` +
+      `the products.`,
     ask: ({ list, row }) => `The query of “it” is ${list(row('Q', IT))}. What is its score with the key of cat?`,
     answer: ({ sum, row, list }) =>
       `${sum(row('Q', IT), row('K', CAT))}. All scores of “it”, before they are divided by √d, are ${list(row('scores', IT))}.`,
-    change: ['Make the key of animals larger', ({ W_K }) => ({ W_K: edited(W_K, 0, [2, 0, 0, 0]) })],
+    change: ['Double the key of animals', ({ W_K }) => ({ W_K: edited(W_K, 0, [2, 0, 0, 0]) })],
     changed: ({ sum, row, list }) =>
       `The first row of W_K is ${list(row('W_K', 0))} now, so the score is ${sum(row('Q', IT), row('K', CAT))}. Cat gets more: its weight is ` +
       `${write(row('weights', IT)[CAT])}.`,
@@ -79,40 +81,42 @@ const STOPS = [
   {
     ...{ title: 'Why divide by √d?', cell: at('scaled_scores', IT, CAT), after: at('weights', IT, CAT) },
     text: ({ row }) =>
-      `Each score adds up d = ${row('Q', IT).length} products. In a real model, some are positive and some negative, so a sum of d products is about √d ` +
-      `times as large as one of them, not d times. Dividing by √d keeps scores about the same size, however many columns there are.`,
-    ask: ({ list, row }) =>
-      `The larger a scaled score is than the others of its row, the more attention. “it” has ${list(row('scaled_scores', IT))}. What if these were ten times larger?`,
+      `A score is a sum of d products, one for each column of Q. Here d = ${row('Q', IT).length} and √d = ${write(Math.sqrt(row('Q', IT).length))}. A real model often has d = 64: ` +
+      `with more products, the scores become larger. Softmax, which comes later, does not work well with large scores. So each score is divided by √d.`,
+    ask: ({ list, row }) => `“it” has the scaled scores ${list(row('scaled_scores', IT))}. What if these were ten times larger?`,
     answer: () => 'Then the largest one takes everything, and all other words are ignored. Try it with the button.',
     change: ['Ten times larger', () => ({ scale: 5 })],
     changed: ({ list, row }) =>
-      `The scores are multiplied by ${write(10 / Math.sqrt(row('Q', IT).length))} now, which is ten times 1/√d. With ${list(row('scaled_scores', IT))}, cat gets ${write(row('weights', IT)[CAT])}, and the others get next to nothing.`,
+      `The scores are multiplied by ${write(10 / Math.sqrt(row('Q', IT).length))} now, which is ten times 1/√d. With ${list(row('scaled_scores', IT))}, cat gets ${write(row('weights', IT)[CAT])}, and the others get almost 0.`,
   },
   {
-    ...{ title: 'The mask', cell: at('masked_scores', CAT, 1) },
+    ...{ title: 'The mask', cell: at('masked_scores', CAT, DRINKS) },
     text: () =>
       'A model that writes a text word by word must not use words that come later. A mask adds −∞ to their scores, so their weights are 0.',
-    ask: () => 'With this mask, which words can cat use, the first word? And “it”, the last one?',
-    answer: () => 'cat can use only itself. “it” can still use all words, so nothing changes for it. Try it with the button.',
+    ask: () => 'The picture has no mask yet. The “?” is the score of cat with drinks, a later word. What is it with a mask?',
+    answer: ({ row }) =>
+      `Without a mask it is ${write(row('masked_scores', CAT)[DRINKS])}. With a mask it is −∞, and so are the scores of cat with milk and it. cat can then use ` +
+      `only itself. “it” is the last word, so it can still use all words. Try it with the button.`,
     change: ['Hide later words', () => ({ causal: true })],
     changed: ({ row }) => `The hatched scores are −∞, and their weights are 0. cat gives ${write(row('weights', CAT)[CAT])} to itself.`,
   },
   {
-    ...{ title: 'Softmax makes shares', cell: at('weights', IT, CAT) },
+    ...{ title: 'Softmax makes shares', cell: at('weights', DRINKS, CAT) },
     text: () => 'Take e^score for each word. Divide each of them by their sum. Now they are shares: together they are 1. This is softmax.',
     ask: ({ list, row }) =>
-      `“it” has the scaled scores ${list(row('masked_scores', IT))}. Does cat get a third, two thirds, or nearly all?`,
+      `“drinks” has the scaled scores ${list(row('masked_scores', DRINKS))}. ` +
+      `${[2, 1, 0].map((x) => `e^${x} = ${write(Math.exp(x), 4)}`).join(', ')}. What share does cat get?`,
     answer({ row, list }) {
-      const [scores, weights] = [row('masked_scores', IT), row('weights', IT)];
+      const [scores, weights] = [row('masked_scores', DRINKS), row('weights', DRINKS)];
       const powers = scores.map(Math.exp);
       const total = powers.reduce((sum, power) => sum + power, 0);
       return (
-        `e^${write(scores[CAT])} = ${write(powers[CAT], 4)}, and the powers sum to ${powers.map((x) => write(x, 4)).join(' + ')} = ${write(total, 4)}. ` +
+        `The powers sum to ${powers.map((x) => write(x, 4)).join(' + ')} = ${write(total, 4)}. ` +
         `${write(powers[CAT], 4)} ÷ ${write(total, 4)} = ${write(weights[CAT])}. All shares are ${list(weights)}.`
       );
     },
     change: ['Multiply all scores by 0', () => ({ scale: 0 })],
-    changed: ({ row, list }) => `Softmax of ${list(row('masked_scores', IT))} is ${list(row('weights', IT))}.`,
+    changed: ({ row, list }) => `Softmax of ${list(row('masked_scores', DRINKS))} is ${list(row('weights', DRINKS))}.`,
   },
   {
     ...{ title: 'The output, and heads', cell: at('output', IT, 0), after: at('weights', IT, CAT) },
@@ -126,8 +130,8 @@ const STOPS = [
     changed: ({ row }, second) =>
       `A head is all of this with a W_Q, W_K and W_V of its own. Head 0 has the left half of their columns, and head 1 the right half, so d is ` +
       `${row('Q', IT).length} now. In head 0, the word “it” gives ${write(row('weights', IT)[CAT])} to cat. In head 1, which you can choose above the ` +
-      `picture, cat gives ${write(second.row('weights', CAT)[1])} to drinks. W_O mixes the outputs of all heads, if there is one. Then end the tour: the ` +
-      `button “Options” opens the request, in which you can change every number.`,
+      `picture, cat gives ${write(second.row('weights', CAT)[DRINKS])} to drinks. W_O mixes the outputs of all heads, if there is one. The tour ` +
+      `ends here. “${document.getElementById('drawer-open').innerText}” at the top opens the request, in which you can change every number.`,
   },
 ];
 
@@ -168,7 +172,7 @@ export function createTour(root, opener, page) {
       first,
       ...(stop ? [['Back', () => go(stop - 1)]] : []),
       ...(end ? [] : [['Next', () => go(stop + 1)]]),
-      ['End the tour', close, !end],
+      ['End the tour', finish, !end],
     ];
     const { heading, made } = card(`${stop + 1} of ${STOPS.length}: ${one.title}`, texts, buttons);
     page.show(part === 'changed' ? (one.after ?? one.cell) : one.cell, part === 'ask');
@@ -203,9 +207,15 @@ export function createTour(root, opener, page) {
     keep(DONE, 'closed');
   }
 
+  // Ends the tour. The example is then as it was before.
+  function finish() {
+    close();
+    page.begin();
+  }
+
   root.addEventListener('keydown', (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (event.key === 'Escape') close();
+    if (event.key === 'Escape') (stop < 0 ? close : finish)();
     else if (stop >= 0 && step && STOPS[stop + step]) go(stop + step);
     else return;
     event.preventDefault();

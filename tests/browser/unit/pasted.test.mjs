@@ -234,7 +234,7 @@ test('what the page saves as CSV comes back', () => {
   assert.deepEqual(JSON.parse(matrices[0][1]), rows);
   const broken = toCSV({ rows: 1, cols: 2, data: Float64Array.of(1, NaN), rowNames: ['q'], colNames: ['a', 'b'] });
   assert.throws(() => readPasted(broken), {
-    message: 'A matrix has numbers only, but line 2 has an empty field.',
+    message: 'A table has a number in every cell, but row 2, column 3 is empty.',
   });
 });
 
@@ -302,7 +302,23 @@ test('a matrix that cannot be used is refused with the rule, the line and the pl
   refused('1,2,x\n3,4,5', 'A matrix has numbers only, but line 1 has x.', 'x');
   refused('q0,1,x\nq1,3,4', 'A matrix has numbers only, but line 1 has x.', 'x');
   refused('1,2\nx,3\n4,5', 'A matrix has numbers only, but line 2 has x.', 'x');
-  refused('1,2,\n3,4,', 'A matrix has numbers only, but line 1 has an empty field.', '\n');
+});
+
+test('the first empty cell of a table is named, and no label takes its place', () => {
+  const empty = (row, col) => `A table has a number in every cell, but row ${row}, column ${col} is empty.`;
+  refused('1,2,\n3,4,', empty(1, 3), '\n');
+  refused('Name\tA\tB\nAnna\t4\t\nBen\t\t3', empty(2, 3), '\nBen');
+  refused('\tA\tB\n1\t\t3\n2\t\t4', empty(2, 2), '\t3');
+  refused('1\t\n\t3', empty(1, 2), '\n');
+  refused('1;;2\n3;4;5', empty(1, 2), ';2');
+  refused('| | a | b |\n|---|---|---|\n| x | 1 | |\n| y | | 2 |', empty(2, 3), ' |\n| y');
+});
+
+test('a text with more signs than letters is no sentence', () => {
+  const few = (line, what) => `A sentence has more letters than signs, but line ${line} has ${what}.`;
+  refused('asdf;;{{[[1,2', few(1, 'asdf;;{{[[1,2'), 'asdf');
+  refused('\n ((a)); {{', few(2, '((a)); {{'), '((');
+  for (const text of ['Hi!!!', 'a, b, c', '[CLS] hi [SEP]', '1) 2)', 'wait...what?!', '“你好，”他说。', 'Why?? - “No!”']) words(text);
 });
 
 test('NaN, +∞ and numbers that are not clear are refused', () => {
