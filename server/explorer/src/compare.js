@@ -8,7 +8,6 @@ import { movedCell } from './keyboard.js';
 import { measured, split } from './matrices.js';
 import { formatNumber } from './numbers.js';
 import { axisNames, isSigned, stepNamed } from './steps.js';
-import { suspects } from './suspects.js';
 import markup from './parts/compare.html';
 import { fail, shapeText, TYPES } from './tensortext.js';
 import { paintMap, thumbSize } from './paint.js';
@@ -316,7 +315,7 @@ export function createCompare(section, tools) {
     const { batch, heads, queries, keys, text, summary } = now.answer;
     if (found.verdict !== 'wrong' || !flip.hidden || batch * heads * queries * keys > MOST_WEIGHTS) return;
     const tried = [];
-    for (const suspect of suspects(text, summary, queries, keys)) {
+    for (const suspect of diff.suspects(text, summary, queries, keys)) {
       const verdictOf = await judge([found], suspect);
       if (mine !== asked) return;
       const { verdict = 'wrong', beyond } = verdictOf(found.name);

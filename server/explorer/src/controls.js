@@ -6,12 +6,6 @@ import { isSigned } from './steps.js';
 
 const $ = (id) => document.getElementById(id);
 
-// Gives a list its options, pairs [value, label], and chooses one of them.
-function setSelect(select, values, chosen) {
-  select.replaceChildren(...values.map(([value, label]) => new Option(label, value)));
-  select.value = chosen;
-}
-
 export function setControls() {
   const heads = state.answer ? state.answer.matrices.weights[0].length : 1;
   $('path').value = state.path;
@@ -20,8 +14,9 @@ export function setControls() {
   $('range').value = rangeOf(state.range, state.answer?.keys ?? 0);
   $('range').disabled = Boolean(state.summary) && isSigned('weights', state.summary.options);
   $('compare-box').hidden = heads < 2 || state.mean || state.step !== 'weights';
-  const others = Array.from({ length: heads }, (_, at) => [at, `head ${at}`]).filter(([at]) => at !== state.head);
-  setSelect($('compare'), [['', 'nothing'], ...others], state.compare ?? '');
+  const others = Array.from({ length: heads }, (_, at) => new Option(`head ${at}`, at)).filter((_, at) => at !== state.head);
+  $('compare').replaceChildren(new Option('nothing', ''), ...others);
+  $('compare').value = state.compare ?? '';
   $('line-tools').hidden = !state.lines || state.step !== 'weights';
   $('every-box').hidden = heads < 2;
   $('threshold').value = state.threshold;

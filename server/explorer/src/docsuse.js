@@ -5,8 +5,6 @@ import { formatJSON, snippet } from './snippets.js';
 
 const MOST = 12; // results that the search shows
 
-// ------------------------------------------------------------------------------------------ code
-
 // Returns a program in Go. A line of the template that ends with the comment "body" or "key" is only for a request that has one.
 function go({ url, body, key }) {
   const lines = template.split('\n').map((line) => /^(.*?)(?: \/\/ (body|key))?$/.exec(line));
@@ -25,13 +23,7 @@ export function code(language, request) {
   return snippet(language, request);
 }
 
-export async function copy(pre, button) {
-  if (!(await copyText(pre.textContent, button))) return;
-  button.textContent = 'Copied';
-  setTimeout(() => (button.textContent = 'Copy'), 1500);
-}
-
-// ------------------------------------------------------------------------------------------ requests
+export const copy = (pre, button) => copyText(pre.textContent, button);
 
 function readable(text) {
   try {
@@ -85,8 +77,6 @@ export async function run(request, base, key, again) {
     run(request, base, key, again);
   });
 }
-
-// ------------------------------------------------------------------------------------------ search
 
 // The text of a heading without the note beside it.
 const titleOf = ({ childNodes }) =>

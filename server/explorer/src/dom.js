@@ -64,7 +64,7 @@ export function keep(key, value) {
 // Copies a text. Resolves to whether it was copied. Browsers have no navigator.clipboard on a page from plain HTTP, except on localhost. There,
 // the old command "copy" is tried. If it fails, too, a field after the button has the text until it loses the focus; the text is selected, so
 // that the user can copy it with a key.
-export async function copyText(text, button) {
+async function isCopied(text, button) {
   try {
     await navigator.clipboard.writeText(text);
     return true;
@@ -81,4 +81,13 @@ export async function copyText(text, button) {
   }
   area.addEventListener('blur', () => area.remove());
   return false;
+}
+
+// Copies a text, and says on the button for a while whether it could. Resolves to that.
+export async function copyText(text, button) {
+  const copied = await isCopied(text, button);
+  button.dataset.label ??= button.textContent;
+  button.textContent = copied ? 'Copied' : 'Not copied';
+  setTimeout(() => (button.textContent = button.dataset.label), 1500);
+  return copied;
 }

@@ -211,7 +211,6 @@ async function compute() {
   if (state.mean) askMean();
 }
 
-// Says why labels are not shown.
 const tellLabels = () => ($('labels-note').textContent = state.answer?.unfit ?? '');
 
 function showOptions() {
@@ -750,94 +749,73 @@ function drawExamples() {
   if (focus) document.querySelector(`[data-example="${focus}"], [data-variant="${focus}"]`)?.focus();
 }
 
-function bind() {
-  const on = (id, event, does) => $(id).addEventListener(event, () => does($(id)));
-  $('path').append(...PATHS.map((path) => new Option(path)));
-  on('path', 'change', ({ value }) => {
-    state.path = value;
-    writeAddress(true);
-    compute();
-  });
-  for (const name of ['log', 'numbers', 'every']) on(name, 'change', ({ checked }) => changeView({ [name]: checked }));
-  for (const name of ['palette', 'range']) on(name, 'change', ({ value }) => changeView({ [name]: value }));
-  on('layer', 'change', ({ value }) => takeCaptured(Number(value)));
-  on('compare', 'change', ({ value }) => changeView({ compare: value === '' ? null : Number(value) }, true));
-  on('drawer-open', 'click', () => openDrawer($('drawer').hidden));
-  on('line-mode', 'change', ({ value }) => changeView({ mass: value === 'mass', threshold: value === 'mass' ? 0.9 : 0 }));
-  on('threshold', 'input', ({ value }) => changeView({ threshold: Number(value) }));
-  on('back', 'click', () => {
-    state.drafts.delete(state.example);
-    choose(state.example);
-  });
-  on('compare-open', 'click', keepAnswer);
-  on('mask-edit', 'click', () => changeView({ editMask: !state.editMask }));
-  on('mask-clear', 'click', () => editRequest(withMember(state.text, 'mask', undefined), true));
-  on('sentence', 'input', ({ value }) =>
-    editRequest(withMember(withMember(state.text, 'tokens', undefined), 'text', JSON.stringify(value)), false),
-  );
-  on('labels', 'input', ({ value }) => {
-    const labels = value.split(',').map((label) => label.trim()); // prettier-ignore
-    state.labels = labels.filter(Boolean);
-    writeAddress(false);
-    state.answer?.relabel(state.labels);
-    tellLabels();
-    if (!state.answer) return;
-    stage.show(state.answer, state);
-    showOthers();
-  });
-  on('copy', 'click', (button) => copyWith($('code').textContent, button));
-  on('copy-link', 'click', (button) => copyWith(location.href, button));
-  on('save-body', 'click', () => saveRequest('body.json', bodyText(state.sent ?? state.text)));
-  on('save-request', 'click', () => saveRequest('request.json', state.text));
-  // The hash of the address holds the state of the page, so this link must not change the hash.
-  document.querySelector('.skip').addEventListener('click', (event) => {
-    event.preventDefault();
-    $('result').focus();
-  });
-  on('to-layers', 'click', showLayers);
-  on('shortcuts', 'click', () => $('help').showModal());
-  on('key-dialog', 'close', (dialog) => {
-    if (dialog.returnValue !== 'use' || !$('key').value) return;
-    client.setKey($('key').value);
-    $('key').value = '';
-    compute();
-    findLayers();
-    state.curve?.ask();
-  });
-  $('languages').addEventListener('click', ({ target }) => {
-    state.language = target.dataset.language ?? state.language;
-    setCode();
-  });
-}
-
 // Saves a request. One with matrices of files becomes a file of tensors, which can be opened here and sent by other programs.
 async function saveRequest(name, text) {
   if (hasHeld(text)) save('request.safetensors', 'application/vnd.safetensors', await client.body(text));
   else save(name, 'application/json', text);
 }
 
-async function copyWith(text, button) {
-  button.dataset.label ??= button.textContent;
-  const copied = await copyText(text, button);
-  button.textContent = copied ? 'Copied' : 'Not copied';
-  say(copied ? 'Copied' : 'Not copied. The text is selected: press Ctrl+C or ⌘C.');
-  setTimeout(() => (button.textContent = button.dataset.label), 1500);
-}
-
-// Makes the curve when it comes into sight, because the curve sends a request of its own.
-function watchCurve() {
-  const watcher = new IntersectionObserver(async ([entry]) => {
-    if (!entry.isIntersecting) return;
-    watcher.disconnect();
-    const { Curve } = await load(CURVE_NAME);
-    state.curve = new Curve($('curve'), client.post);
-  });
-  watcher.observe($('curve'));
-}
+const copyWith = async (text, button) =>
+  say((await copyText(text, button)) ? 'Copied' : 'Not copied. The text is selected: press Ctrl+C or ⌘C.');
 
 const CAUSAL = [undefined, 'true', '"bottom_right"'];
 
-bind();
+const on = (id, event, does) => $(id).addEventListener(event, () => does($(id)));
+$('path').append(...PATHS.map((path) => new Option(path)));
+on('path', 'change', ({ value }) => {
+  state.path = value;
+  writeAddress(true);
+  compute();
+});
+for (const name of ['log', 'numbers', 'every']) on(name, 'change', ({ checked }) => changeView({ [name]: checked }));
+for (const name of ['palette', 'range']) on(name, 'change', ({ value }) => changeView({ [name]: value }));
+on('layer', 'change', ({ value }) => takeCaptured(Number(value)));
+on('compare', 'change', ({ value }) => changeView({ compare: value === '' ? null : Number(value) }, true));
+on('drawer-open', 'click', () => openDrawer($('drawer').hidden));
+on('line-mode', 'change', ({ value }) => changeView({ mass: value === 'mass', threshold: value === 'mass' ? 0.9 : 0 }));
+on('threshold', 'input', ({ value }) => changeView({ threshold: Number(value) }));
+on('back', 'click', () => {
+  state.drafts.delete(state.example);
+  choose(state.example);
+});
+on('compare-open', 'click', keepAnswer);
+on('mask-edit', 'click', () => changeView({ editMask: !state.editMask }));
+on('mask-clear', 'click', () => editRequest(withMember(state.text, 'mask', undefined), true));
+on('sentence', 'input', ({ value }) =>
+  editRequest(withMember(withMember(state.text, 'tokens', undefined), 'text', JSON.stringify(value)), false),
+);
+on('labels', 'input', ({ value }) => {
+  state.labels = value.split(',').map((label) => label.trim()).filter(Boolean); // prettier-ignore
+  writeAddress(false);
+  state.answer?.relabel(state.labels);
+  tellLabels();
+  if (!state.answer) return;
+  stage.show(state.answer, state);
+  showOthers();
+});
+on('copy', 'click', (button) => copyWith($('code').textContent, button));
+on('copy-link', 'click', (button) => copyWith(location.href, button));
+on('save-body', 'click', () => saveRequest('body.json', bodyText(state.sent ?? state.text)));
+on('save-request', 'click', () => saveRequest('request.json', state.text));
+// The hash of the address holds the state of the page, so this link must not change the hash.
+document.querySelector('.skip').addEventListener('click', (event) => {
+  event.preventDefault();
+  $('result').focus();
+});
+on('to-layers', 'click', showLayers);
+on('shortcuts', 'click', () => $('help').showModal());
+on('key-dialog', 'close', (dialog) => {
+  if (dialog.returnValue !== 'use' || !$('key').value) return;
+  client.setKey($('key').value);
+  $('key').value = '';
+  compute();
+  findLayers();
+  state.curve?.ask();
+});
+$('languages').addEventListener('click', ({ target }) => {
+  state.language = target.dataset.language ?? state.language;
+  setCode();
+});
 const shortcuts = {
   '?': () => $('help').showModal(),
   '[': () => state.answer && changeView({ head: Math.max(0, state.head - 1), mean: false }, true),
@@ -871,7 +849,14 @@ for (const event of ['beforeprint', 'afterprint']) {
     describeExample(true);
   });
 }
-watchCurve();
+// The curve sends a request of its own, so it is made when it comes into sight.
+const watcher = new IntersectionObserver(async ([entry]) => {
+  if (!entry.isIntersecting) return;
+  watcher.disconnect();
+  const { Curve } = await load(CURVE_NAME);
+  state.curve = new Curve($('curve'), client.post);
+});
+watcher.observe($('curve'));
 // The script and the first request are two tasks, so that the browser can draw between them.
 setTimeout(async () => {
   await readAddress();

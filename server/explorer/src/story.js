@@ -6,6 +6,7 @@ import { temperatureAt } from './curve.js';
 import { fill, make, makeButton, makeWith } from './dom.js';
 import { drawBar } from './explanation.js';
 import { formatNumber } from './numbers.js';
+import ofHead from './parts/head.html';
 import shownBy from './parts/samples.json';
 import markup from './parts/story.html';
 import { formatJSON } from './snippets.js';
@@ -41,15 +42,13 @@ export async function createStory(root, tools) {
   count.textContent = `The ${model.words.length} words that the model knows`;
   known.textContent = [...model.words].sort((a, b) => a.localeCompare(b)).join(' ');
 
-  const isOff = (layer, head) => off.some(([l, h]) => l === layer && h === head);
-
   function tell({ words, unknown, left }) {
     const all = [...new Set(unknown)];
     note.replaceChildren(all.length ? 'The model leaves out what it does not know: ' : '');
     all.slice(0, SHOWN).forEach((word, at) => {
       note.append(at ? ', “' : '“', makeWith('bdi', null, { textContent: word.length > LONGEST ? `${word.slice(0, LONGEST)}…` : word }), '”');
       for (const other of nearWords(model, word))
-        makeButton(note, other, () => write(replaceWord(area.value, word, other)), { title: `Write it in place of “${word}”` });
+        makeButton(note, other, () => edited(replaceWord(area.value, word, other)), { title: `Write it in place of “${word}”` });
     });
     const said = [
       all.length && `${all.length > SHOWN ? ` and ${all.length - SHOWN} more` : ''}. ${TENSE}`,
@@ -59,12 +58,8 @@ export async function createStory(root, tools) {
     note.append(said.filter(Boolean).join(' '));
   }
 
-  function write(text) {
-    area.value = text;
-    edited();
-  }
-
-  function edited() {
+  function edited(text = area.value) {
+    if (text !== area.value) area.value = text;
     if (wordsOf(model, area.value).words[unseen] !== ran?.words[unseen]) unseen = null; // another word stands there now
     run();
   }
@@ -94,7 +89,8 @@ export async function createStory(root, tools) {
       const all = await runTrained(model, words, tools.post, { stored });
       const part = off.length || unseen !== null ? await runTrained(model, words, tools.post, { stored, off, hidden: unseen }) : all;
       if (mine !== asked) return;
-      [whole, ran, locked] = [all, part, chosenRow ?? Math.max(0, words.findLastIndex((word) => /\w/.test(word)))];
+      [whole, ran] = [all, part];
+      locked = Math.min(chosenRow ?? Math.max(0, words.findLastIndex((word) => /\w/.test(word))), words.length - 1);
     } catch (error) {
       return mine === asked && tools.tell('The model cannot be computed', error.message);
     }
@@ -138,20 +134,18 @@ export async function createStory(root, tools) {
       const line = make('div', 'story-layer', heads);
       make('span', '', line, `layer ${layer}`);
       weights.forEach((matrix, head) => {
-        const one = make('div', 'story-head', line);
-        const pressed = layer === chosen.layer && head === chosen.head;
-        const choose = () => {
+        const { button, canvas, name, box } = fill(make('div', 'story-head', line), ofHead);
+        button.ariaPressed = String(layer === chosen.layer && head === chosen.head);
+        button.dataset.story = `${layer}.${head}`;
+        button.onclick = () => {
           chosen = { layer, head };
           show();
         };
-        const button = makeButton(one, '', choose, { className: 'map', ariaPressed: String(pressed) });
-        button.dataset.story = `${layer}.${head}`;
-        paintMap(makeWith('canvas', button, { className: 'thumb', ariaHidden: 'true' }), matrix, scale);
-        make('span', '', button, model.names[layer][head]);
-        const ariaLabel = `head ${head} of layer ${layer} takes part`;
-        const box = makeWith('input', makeWith('label', one), { type: 'checkbox', checked: !isOff(layer, head), ariaLabel });
+        paintMap(canvas, matrix, scale);
+        name.textContent = model.names[layer][head];
+        box.checked = !off.some(([l, h]) => l === layer && h === head);
+        box.ariaLabel = `head ${head} of layer ${layer} takes part`;
         box.dataset.story = `switch ${layer}.${head}`;
-        box.after(' on');
         box.addEventListener('change', () => {
           off = off.filter(([l, h]) => l !== layer || h !== head);
           if (!box.checked) off.push([layer, head]);

@@ -9,11 +9,6 @@ import { fail, numbersOf } from './tensortext.js';
 const NAME = 'story'; // of the model on the server; its layers are story.0 and story.1
 const PARTS = ['W_Q', 'W_K', 'W_V', 'W_O'];
 
-// Resolves to a tensor of safetensors.js as {rows, cols, data}.
-async function matrixOf({ name, type, shape: [rows, cols], data }) {
-  return { rows, cols, data: Float64Array.from(numbersOf(type, new Uint8Array(await data.arrayBuffer()), name)) };
-}
-
 const rowsOf = (matrix) => Array.from({ length: matrix.rows }, (_, row) => [...rowOf(matrix, row)]);
 
 // Reads the file of the model, a Blob. Resolves to the model: {words, heads, names, places, layers, embedding, positions, unembedding}.
@@ -23,7 +18,11 @@ const rowsOf = (matrix) => Array.from({ length: matrix.rows }, (_, row) => [...r
 export async function readTrained(file) {
   const { metadata, tensors } = await readSafetensors(file, file.size);
   const texts = Object.fromEntries(metadata);
-  const all = Object.fromEntries(await Promise.all(tensors.map(async (tensor) => [tensor.name, await matrixOf(tensor)])));
+  const all = {};
+  for (const { name, type, shape, data } of tensors) {
+    const [rows, cols] = shape;
+    all[name] = { rows, cols, data: Float64Array.from(numbersOf(type, new Uint8Array(await data.arrayBuffer()), name)) };
+  }
   const { embedding, positions, unembedding } = all;
   const layers = [0, 1].map((layer) => Object.fromEntries(PARTS.map((part) => [part, all[`${layer}.${part}`]])));
   const [words, names] = [texts.words, texts.names].map((text) => JSON.parse(text));
@@ -69,10 +68,8 @@ export function nearWords(model, word, count = 3) {
     .filter((known) => isNear(known, Math.abs(word.length - known.length)))
     .map((known) => ({ known, far: distance(word.toLowerCase(), known.toLowerCase()) }))
     .filter(({ known, far }) => isNear(known, far));
-  return found
-    .sort((a, b) => a.far - b.far)
-    .slice(0, count)
-    .map(({ known }) => known);
+  found.sort((a, b) => a.far - b.far);
+  return found.slice(0, count).map(({ known }) => known);
 }
 
 // Says whether a server has the layers of this model. listed: the layers of the answer to GET /layers. An operator may serve other folders.

@@ -14,7 +14,7 @@ import {
   swapped,
   toleranceOf,
 } from '../../../server/explorer/src/difference.js';
-import { suspects } from '../../../server/explorer/src/suspects.js';
+import { suspects } from '../../../server/explorer/src/difference.js';
 import { drawing } from '../draw.mjs';
 
 const matrix = (rows, cols, values) => ({ rows, cols, data: Float64Array.from(values) });
