@@ -105,7 +105,7 @@ def main(url, *options):
             print(f"{request.name}: {wrong}")
             failed += 1
         same += head + b"\n" + body == earlier
-    beside = f"; {same} equal that of the version before byte for byte, the others but for last bits" if compare else ""
+    beside = f"; {same} equal those of the version before byte for byte, the others but for last bits" if compare else ""
     print(f"notebooks: {len(requests) - failed} as expected, {failed} not{beside if not failed else ''}")
     return 1 if failed or not requests else 0
 

@@ -14,8 +14,8 @@ while [ $# -gt 0 ]; do
     shift
 done
 case $port$address in '' | 0* | *[!0-9]* | ??????*) exit 0 ;; esac
-# /proc has numbers in hexadecimal; the state 0A is that of a socket that listens. It does not tell whether one on ::
-# leaves IPv4 to others (IPV6_V6ONLY). If it does, the kernel refuses a connection by IPv4.
+# /proc has numbers in hexadecimal; the state 0A is that of a socket that listens. /proc does not tell whether a socket
+# on :: leaves IPv4 to others (IPV6_V6ONLY). If the socket does, the kernel refuses a connection by IPv4.
 listens=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk -v end="$(printf ':%04X' "$port")" '
     $4 == "0A" && $2 ~ "^(0+FFFF0000)?(00000000|0100007F)" end "$" { ipv4 = 1 }
     $4 == "0A" && $2 ~ "^0+" end "$" { any = 1 }

@@ -10,8 +10,8 @@
 # To add a file for browsers: put it into server/explorer/src/. A script or style there imports it, or a page names it
 # as "NAME.js" or "NAME.css"; this script replaces that name. The names of the scripts that only a script loads
 # (worker.js, files.js, layers.js, compare.js, lines.js, curve.js, story.js, outputsworker.js, docsuse.js) are defined
-# here, and so is that of the trained model. The HTML that a script puts into the page is in src/parts/; the script
-# imports it as a text. A style of the explorer goes into src/style/, with a line in style.css; src/style/shared.css has
+# here, and so is that of the trained model. The HTML that a script puts into the page, and its tables and
+# templates, are in src/parts/; the script imports them. A style of the explorer goes into src/style/, with a line in style.css; src/style/shared.css has
 # what several parts have in common. tests/api/test_assets.c fetches whatever the pages name.
 set -eu
 export LC_ALL=C

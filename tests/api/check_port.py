@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that server/port.sh calls a port taken exactly if the daemon could not listen there.
 
-Sockets listen in each way that Linux knows. Whether the port of 127.0.0.1 is still free, the kernel says.
+Sockets listen in each way that Linux knows. The kernel says whether the port of 127.0.0.1 is still free.
 """
 
 import socket

@@ -692,15 +692,15 @@ test('the upper right quarter of the picture is used, and cells are as large as 
 
 test('words above columns are not turned while several lines have room for them', () =>
   onPage({ viewport: { width: 1024, height: 768 } }, async (page) => {
+    await page.addInitScript(() => {
+      window.turned = [];
+      const write = CanvasRenderingContext2D.prototype.fillText;
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
+        if (Math.abs(this.getTransform().b) > 0.1) window.turned.push(text);
+        write.call(this, text, ...more);
+      };
+    });
     for (const [i, example] of ['000', '003', '004', 'it'].entries()) {
-      await page.addInitScript(() => {
-        window.turned = [];
-        const write = CanvasRenderingContext2D.prototype.fillText;
-        CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
-          if (Math.abs(this.getTransform().b) > 0.1) window.turned.push(text);
-          write.call(this, text, ...more);
-        };
-      });
       await open(page, `/?${i}#example=${example}`);
       await page.waitForSelector('#flow[data-drawn="true"]');
       assert.deepEqual(await page.evaluate(() => window.turned), [], example);

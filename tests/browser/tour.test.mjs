@@ -143,7 +143,7 @@ for (const viewport of [
           }
           return '';
         };
-        const right = await page.waitForFunction(`(${wrong})() === ''`, null, { timeout: 2000 }).catch(() => null);
+        const right = await page.waitForFunction(`(${wrong})() === ''`, null, { timeout: 15_000 }).catch(() => null);
         assert.ok(right, `${stop}, ${part}: ${await page.evaluate(wrong)}`);
         heights.add(await page.evaluate(() => document.getElementById('tour').offsetHeight));
       };

@@ -26,7 +26,8 @@ import story
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ROOT / "server/models/story.safetensors"
 SEED, SEQUENCES = 2026, 100  # of each kind
-# A row of the table of server/layers/README.md: the head, what it looks at, and what the model expects less without it.
+# A row of the table of server/layers/README.md: the head, the name of its places in story.py, what it looks at, and what
+# the model expects less without it.
 HEADS = (
     ((0, 0), "before", "the word before", "a row of random words that goes on"),
     ((0, 1), "pronouns", "whom or what a pronoun stands for", "after “too”, what fits the pronoun"),
@@ -180,7 +181,7 @@ class Measure:
                     right.append((item * story.LENGTH + i, {words[i + 1]}))
                 elif words[i] == "too":
                     right.append((item * story.LENGTH + i, fitting(words[looks["pronouns"][back[0]][0]])))
-        x, _ = self.run(sequences, off)
+        x = self.whole[0] if not off and name != "before" else self.run(sequences, off)[0]
         rows = [number for at, _ in right for number in x[at * self.model.columns:(at + 1) * self.model.columns]]
         shares, count = self.model.scores(rows, "weights")["weights"], len(self.model.words)
         return 100 * sum(shares[row * count + self.model.ids[word]]

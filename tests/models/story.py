@@ -152,9 +152,10 @@ class One:
 
 
 class Story:
-    """Sentences until there are LENGTH + 1 words. `pronouns`, `articles` and `names` have what a word looks back at:
-    place → places. A pronoun looks at what it stands for. The "the" of a noun that was used before looks at all nouns
-    that were. A name that comes again looks at the surname after it, and "was" and "too" at of whom they speak."""
+    """Sentences until there are LENGTH + 1 words. `pronouns`, `articles`, `names` and `subjects` have what a word looks
+    back at: place → places. A pronoun looks at what it stands for. The "the" of a noun that was used before looks at
+    all nouns that were. A name that comes again looks at the surname after it, and "was" and "too" at of whom they
+    speak."""
 
     def __init__(self, draw):
         self.draw = draw

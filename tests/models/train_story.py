@@ -12,8 +12,8 @@ language is story.py. Each step of the training draws new sequences, so nothing 
 
 In the first steps, five of the six heads are led: a second loss asks each to look at what LOOKS names, such as a
 pronoun at whom it stands for. The later steps have the loss of the next words alone, so a head keeps doing only what
-helps to predict them. Left alone from the first step, the heads of a layer would share all work, and one could not see
-it fail by switching off one head. Heads of this kind are found in models that nobody led: Olsson et al. 2022,
+helps to predict them. Left alone from the first step, the heads of a layer would share all work, and no prediction
+would fail if one head were switched off. Heads of this kind are found in models that nobody led: Olsson et al. 2022,
 "In-context Learning and Induction Heads", for names that come again, and Clark et al. 2019, "What Does BERT Look At?",
 for pronouns.
 

@@ -250,8 +250,11 @@ func exact(value reflect.Value) error {
 	case reflect.Struct:
 		for i := 0; i < value.NumField(); i++ {
 			field := value.Type().Field(i)
-			kind := field.Type.Kind()
-			inner := field.Anonymous && (kind == reflect.Struct || kind == reflect.Pointer) // its fields are sent as those of this one
+			kind := field.Type
+			if kind.Kind() == reflect.Pointer {
+				kind = kind.Elem()
+			}
+			inner := field.Anonymous && kind.Kind() == reflect.Struct // its fields are sent as those of this one
 			if field.Tag.Get("json") == "-" || (!field.IsExported() && !inner) {
 				continue
 			}

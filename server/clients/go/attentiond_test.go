@@ -216,6 +216,7 @@ func TestWholeNumbersAndOptions(t *testing.T) {
 }
 
 type inner struct{ Past int64 }
+type text string
 
 func TestErrors(t *testing.T) {
 	request, questions := given(), tensors()
@@ -259,6 +260,10 @@ func TestErrors(t *testing.T) {
 	}{q, 1<<53 + 1, 1<<53 + 1, time.Now()}
 	_ = hidden.private
 	refused(t, client.Ask(ctx, "/attention", struct{ inner }{inner{1<<53 + 1}}, nil), 0, "9007199254740993 is an integer beyond 2^53")
+	check(t, client.Ask(ctx, "/attention", struct {
+		X [][]float64
+		*text
+	}{q, new(text)}, &struct{}{}))
 	refused(t, client.Ask(ctx, "/attention", struct{ *inner }{&inner{1<<53 + 1}}, nil), 0, "9007199254740993 is an integer beyond 2^53")
 	check(t, client.Ask(ctx, "/attention", hidden, &struct{}{}))
 	for _, number := range []json.Number{"0.9007199254740993", "9007199254740992e-16", ""} { // "" is 0

@@ -117,8 +117,8 @@ export class Answer {
   // Returns the products of the query that is shown with all keys, or null if they are not known.
   products(batch, head) {
     const key = [batch, head, this.asked].join();
-    if (this.strip?.key !== key) this.strip = { key, matrix: productsOf(this, batch, head) };
-    return this.strip.matrix;
+    if (this.multiplied?.key !== key) this.multiplied = { key, matrix: productsOf(this, batch, head) };
+    return this.multiplied.matrix;
   }
 
   // Returns the state that is shown of a list of states. A matrix is no list.

@@ -83,7 +83,7 @@ export function position(scale, x) {
 // Returns where the colours of means end, as {hi, open}, because a few large ones would leave all others without a colour. open: whether
 // larger ones have the last colour. Some of the means are enough to know it.
 function endOf(means) {
-  const step = Math.ceil(means.length / SAMPLE) | 1; // an odd number, which meets all columns
+  const step = Math.ceil(means.length / SAMPLE) | 1; // an odd number meets all columns of a picture whose width is a power of two
   const some = means.filter((mean, at) => at % step === 0 && mean > 0).sort();
   return some.length ? { hi: some[Math.floor(some.length * MOST)], open: true } : {};
 }

@@ -105,10 +105,10 @@ export function createEditor(
 
   const load = () => import(new URL(FILES_NAME, import.meta.url));
 
-  // Resolves to what is read, and says so meanwhile.
-  function reading(asked) {
+  // Resolves to what is read, and says so meanwhile. A newer act says what holds then.
+  function reading(asked, mine = opened) {
     onReading(true);
-    return asked.finally(() => onReading(false));
+    return asked.finally(() => mine === opened && onReading(false));
   }
 
   async function read(files) {

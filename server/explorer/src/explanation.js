@@ -37,7 +37,7 @@ function partsOf(given) {
 export const sentenceOf = (given) => partsOf(given).reduce((sentence, [text]) => sentence + text, '');
 
 // Adds an item to a list: a bar, whose length is a part of 1, and a number. Returns the empty element before the bar.
-export function drawBar(list, part, number) {
+export function addBar(list, part, number) {
   const item = make('li', '', list);
   const before = make('span', '', item);
   make('i', '', make('span', 'track', item)).style.width = `${Math.max(1, 100 * part)}%`;
@@ -49,7 +49,7 @@ function bars(container, keys, keyLabel) {
   const most = Math.abs(keys[0].weight) || 1;
   const list = make('ol', '', container);
   for (const { weight, key } of keys.slice(0, MOST)) {
-    drawBar(list, Math.abs(weight) / most, formatNumber(weight, 3)).textContent = keyLabel(key);
+    addBar(list, Math.abs(weight) / most, formatNumber(weight, 3)).textContent = keyLabel(key);
   }
 }
 

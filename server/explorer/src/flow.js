@@ -31,13 +31,13 @@ const PIXELS = 256; // of the longer side of such a picture
 const CANVAS = { className: 'flow-canvas', ariaHidden: 'true' };
 // Sets of right factors that may stand in the line above that of their product.
 const RAISED = [[], ['v'], ['W_O'], ['v', 'W_O'], ['k', 'v'], ['k', 'v', 'W_O']];
-const EACH = 0.97; // one line more must make the cells larger by this factor
+const EACH = 0.97; // a layout loses this part of its worth with each line, so one line more must make the cells larger by 3 %
 const LABELLED = ['X', 'context', 'value_context', 'q']; // matrices with words beside their rows
 
 // Returns a place of a matrix as it is drawn, or the place of what is drawn, because Kᵀ alone is turned.
 const turnedOf = (id, { row, col }) => (id === 'k' ? { row: col, col: row } : { row, col });
 
-// Returns how many lines take labels, of which each has the room of so many columns then. 0: they must be turned.
+// Returns in how many lines the labels above columns stand, so that each has the width of as many columns. 0: they must be turned.
 function linesFor(widest, column) {
   const lines = Math.max(1, Math.ceil((widest * SQUEEZED) / column));
   return lines > LINES ? 0 : lines;
@@ -138,7 +138,7 @@ function arrange(blocks, nodes, room, margin, labels) {
     });
     const breaks = lines.some((line) => line.slice(0, -1).some((block) => block.breaks)) ? 0.45 : 1;
     const lineOf = (id) => lines.findIndex((line) => line.some(({ cells }) => cells.some((cell) => cell.id === id)));
-    const canRise = (ids) => ids.every((id) => lineOf(id) > 0) && (ids[0] !== 'k' || lineOf('k') === lineOf('v')); // on both sides
+    const canRise = (ids) => ids.every((id) => lineOf(id) > 0) && (ids[0] !== 'k' || lineOf('k') === lineOf('v')); // Kᵀ rises only from the line of V
     for (const raised of RAISED.filter(canRise)) {
       const bands = bandsOf(lines, nodes, { margin, labels, raised });
       const fixed = bands.reduce((sum, { heights, upper }) => sum + TITLE * (heights[0] ? 2 : 1) + upper, BANDS * (bands.length - 1));

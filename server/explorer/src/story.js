@@ -4,7 +4,7 @@
 import { makeScale } from './colour.js';
 import { temperatureAt } from './curve.js';
 import { fill, make, makeButton, makeWith } from './dom.js';
-import { drawBar } from './explanation.js';
+import { addBar } from './explanation.js';
 import { formatNumber } from './numbers.js';
 import ofHead from './parts/head.html';
 import shownBy from './parts/samples.json';
@@ -79,6 +79,7 @@ export async function createStory(root, tools) {
   // Runs the model for the words of the field. chosenRow: the word that is chosen then, or null for the last one that is no mark. Resolves to
   // true if the page shows them then.
   async function run(chosenRow = null) {
+    clearTimeout(timer);
     const mine = ++asked;
     const found = wordsOf(model, area.value);
     const { words } = found;
@@ -160,7 +161,7 @@ export async function createStory(root, tools) {
     lead.textContent = sentence();
     list.replaceChildren();
     for (const { word, probability } of expected(ran).slice(0, SHOWN)) {
-      const where = drawBar(list, probability, percent(probability));
+      const where = addBar(list, probability, percent(probability));
       if (chosenAt() < ran.words.length - 1) where.textContent = word;
       else makeButton(where, word, () => writeOn(word), { className: 'quiet', title: 'Write on with this word' });
     }

@@ -34,7 +34,7 @@ export const loadTrained = async () => readTrained(await (await fetch(new URL(ST
 
 const WORD = /([\p{L}\p{N}'’-]+|\S)/u; // a word, or a mark
 // Returns a text with “did not” for “didn’t”, and without characters that nobody sees.
-const plain = (text) => text.replace(/\p{Cf}/gu, '').replace(/n['’]t\b/gi, ' not');
+const plain = (text) => text.replace(/\p{Cf}/gu, '').replace(/(?<!\b(?:ca|wo))n['’]t\b/gi, ' not');
 
 // Splits typed text into words of the model; the case of letters does not matter. Returns {words, unknown, left}.
 // words: those that the model can take, as it writes them. unknown: words and marks that it does not know; the model gets none of them. left:

@@ -242,8 +242,8 @@ export function factsOf(step, { row, col }, { answer, batch, head, matrix, weigh
     const [{ asked }, { Q, K }] = [answer, answer.factors(batch, head)];
     const factors = [[`query ${answer.query(asked)}`, Q, asked, col], [`key ${answer.key(row)}`, K, row, col]]; // prettier-ignore
     const numbers = [['product', matrix, row, col], ...factors, ['score', answer.matrix('scores', batch, head), asked, row]]; // prettier-ignore
-    const write = ([name, from, i, j], at) => [name, formatNumber(rowOf(from, i)[j]), at === 0];
-    return { title: `${answer.key(row)}, column ${col}`, entries: numbers.map(write) };
+    const entry = ([name, from, i, j], place) => [name, formatNumber(rowOf(from, i)[j]), place === 0];
+    return { title: `${answer.key(row)}, column ${col}`, entries: numbers.map(entry) };
   }
   if (step.cols !== 'key') {
     const own = formatNumber(matrix.data[row * matrix.cols + col]);

@@ -11,10 +11,10 @@ import {
   shadesOf,
   spanOf,
   survey,
+  suspects,
   swapped,
   toleranceOf,
 } from '../../../server/explorer/src/difference.js';
-import { suspects } from '../../../server/explorer/src/difference.js';
 import { drawing } from '../draw.mjs';
 
 const matrix = (rows, cols, values) => ({ rows, cols, data: Float64Array.from(values) });

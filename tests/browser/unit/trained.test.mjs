@@ -133,6 +133,7 @@ test('words are found in typed text, and what the model does not know is said', 
     left: 0,
   });
   assert.deepEqual(wordsOf(model, 'It didn’t bark').words, ['it', 'did', 'not']);
+  assert.deepEqual(wordsOf(model, 'Anna can’t').unknown, ['can’t']);
   const { words, unknown } = wordsOf(model, 'Anna meets Ben; the cat’s friend');
   assert.deepEqual(words, ['Anna', 'Ben', 'the', 'friend']);
   assert.deepEqual(unknown, ['meets', ';', 'cat’s']);
