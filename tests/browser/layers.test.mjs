@@ -143,6 +143,8 @@ const drawn = (page) => page.waitForSelector('.maps[data-drawn="true"]', { state
 const refused = async (page, pattern) => {
   await page.waitForSelector('#layers-problem:not([hidden])');
   assert.match(await page.textContent('#layers-problem'), pattern);
+  const opacity = await page.evaluate(() => getComputedStyle(document.querySelector('#layers .model-view')).opacity);
+  assert.ok(opacity < 1, 'the maps of the file before look like those of the refused one');
 };
 const shown = (page) => page.evaluate(() => window.explorer.layers);
 const large = (page) => page.waitForSelector('.large-map .figure[data-drawn="true"]');

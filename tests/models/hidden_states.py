@@ -71,18 +71,22 @@ def main():
     parser.add_argument("--weights", type=pathlib.Path, metavar="FOLDER", help="make a folder for --layers with MiniLM, too")
     given = parser.parse_args()
     source = given.model or minilm(parser, given.weights)
+    name = given.model.resolve().name if given.model else MODEL
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     tokenizer = transformers.AutoTokenizer.from_pretrained(source)
     tokens = tokenizer(given.sentence, return_tensors="pt")
     if given.model:
-        X = inputs_of(transformers.AutoModel.from_pretrained(source).eval(), tokens, given.model.name, given.url)
+        model = transformers.AutoModel.from_pretrained(source).eval()
+        if model.config.is_encoder_decoder:
+            parser.error("a model with an encoder and a decoder needs capture(), as server/layers/README.md says")
+        X = inputs_of(model, tokens, name, given.url)
     else:
         with torch.no_grad():
             states = transformers.BertModel.from_pretrained(source).eval()(**tokens, output_hidden_states=True).hidden_states
         X = torch.cat(states[:-1])  # the last states leave the model, and go into no layer
     words = tokenizer.convert_ids_to_tokens(tokens["input_ids"][0])
-    save_file({"X": X}, given.output, {"words": json.dumps(words), "model": given.model.name if given.model else MODEL})
+    save_file({"X": X}, given.output, {"words": json.dumps(words), "model": name})
     print(f"{given.output} has X {tuple(X.shape)}: drop it on the explorer")
 
 
