@@ -53,7 +53,7 @@ bundle() { # NAME: makes assets/STEM-HASH.SUFFIX of src/STEM.SUFFIX and prints t
         --define:LINEAR_NAME="\"$linear\"" --define:LINES_NAME="\"$lines\"" --define:CURVE_NAME="\"$curve\"" \
         --define:STORY_NAME="\"$story\"" --define:STORYVIEW_NAME="\"$storyview\"" \
         --define:DOCSUSE_NAME="\"$docsuse\"" \
-        --bundle --loader:.html=text --minify --format=esm --target=es2022 --legal-comments=none --log-level=warning
+        --bundle --loader:.html=text --minify --format=esm --target=esnext --legal-comments=none --log-level=warning
     name=${1%.*}-$(hash "$1").${1##*.}
     mv "$1" "assets/$name"
     echo "$name"
