@@ -77,7 +77,7 @@ test('the table, the box beside the pointer and the sentence say each product, a
       const parts = [[words[key] + `, column ${col}`], ['product', said(q * k)], [`query ${words[2]}`, said(q)], [`key ${words[key]}`, said(k)], ['score', said(scores[2][key])]]; // prettier-ignore
       assert.equal(await page.textContent('#tooltip'), parts.flat().join(''));
     }
-    // In the flow, the two factors of the product and its score are marked.
+    // The flow marks the two factors of the product, and its score.
     await openStep(page, 'flow');
     for (const [id, mark] of Object.entries({ q: 'mark-before', k: 'mark-before', scores: 'mark-next' }))
       assert.equal(await page.locator(`#flow [data-node="${id}"] .${mark}`).count(), 1, id);

@@ -143,7 +143,7 @@ test('one word is chosen in all parts of the view: the lines, the words above an
     await page.click('.story-lines [data-query="4"].lines-word');
     await page.waitForFunction(() => document.querySelectorAll('[data-word]')[4].ariaPressed === 'true');
     assert.match((await chosen()).written, /^cross → /);
-    // What the model expects belongs to the chosen word. A click writes on behind the last word, and takes no word away.
+    // The expected words follow the chosen word. A click puts one behind the last word, and takes no word away.
     assert.match(await told(page), /^After “cross”, the model expects /);
     assert.equal(await page.locator('.story-next button').count(), 0);
     await page.click(`[data-word="${last}"]`);
@@ -157,7 +157,7 @@ test('one word is chosen in all parts of the view: the lines, the words above an
     assert.equal((await chosen()).row, 2);
   }));
 
-// What the words of each button show: the head, the word that is chosen, and what it looks at most.
+// Each button: its name, the layer and the head that it chooses, the word that it chooses, and the words that this one looks at most.
 const SAMPLES = [
   ['pronouns', 0, 1, 'it', ['animal', 'street']],
   ['articles', 1, 2, 'the', ['dog', 'cat']],

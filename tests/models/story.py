@@ -63,7 +63,7 @@ PEOPLE = ("woman", "man", "person", "people")
 ALIVE = (*PEOPLE, "animal", "animals")
 THINGS = ("thing", "things", "clothes", "instrument")
 
-# What can be said with "was": kinds, and adjectives.
+# Each entry has kinds, and the adjectives that fit them after "was".
 ADJECTIVES = [(kinds.split(), words.split()) for kinds, words in (
     (" ".join(ALIVE), """afraid angry anxious brave busy calm cautious careful clever friendly happy hungry ill lazy
         lonely nervous quiet sad restless scared shy sleepy slow small strong surprised thirsty tired weak wild young
@@ -82,7 +82,7 @@ ADJECTIVES = [(kinds.split(), words.split()) for kinds, words in (
     ("plant", "beautiful dry green high old red small young"),
 )]
 
-# What who does to what: kinds that do it, past:infinitive, kinds that it is done to.
+# Each entry has kinds that act, their verbs as past:infinitive, and kinds of the object.
 VERBS = [(who.split(), [verb.split(":") for verb in verbs.split()], what.split()) for who, verbs, what in (
     (" ".join(ALIVE), """avoided:avoid chased:chase feared:fear followed:follow found:find heard:hear liked:like
         loved:love met:meet noticed:notice saw:see trusted:trust watched:watch""",
@@ -112,7 +112,7 @@ ACTS = """coughed cried danced dreamed fell laughed listened paused played praye
     """.split()  # without an object
 MOVES = """came climbed crawled drove flew hurried jumped marched moved ran returned rode swam walked wandered went
     """.split()  # to a place
-# What one noun does that others do not.
+# A verb that belongs to one noun.
 OWN = dict(pair.split(":") for pair in """dog:barked puppy:barked wolf:howled cat:purred kitten:purred mouse:squeaked
     bird:sang parrot:talked duck:quacked hen:clucked lion:roared tiger:roared bear:growled horse:galloped
     pony:galloped cow:mooed sheep:bleated goat:bleated frog:croaked bee:buzzed snake:hissed fish:swam dolphin:swam

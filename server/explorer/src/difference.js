@@ -127,8 +127,8 @@ export function spanOf(name, flags, label = () => '') {
   return `${list.length} of ${flags.length} ${name}s, the first is ${first}`;
 }
 
-// Returns the requests that a wrong result of a user's own kernel may be the answer to, as [{says, text, more}]. text: the right request. options, shapes: those of its summary (request.js). more: tensors
-// that belong to the request. says: what is different, as the end of a sentence that begins with "if".
+// Returns the requests that may explain a wrong result of a kernel, as [{says, text, more}]. text: the right request. options, shapes: those of
+// its summary. more: tensors that belong to the request. says: what is different, as the end of a sentence that begins with "if".
 export function suspects(text, { options, shapes }, rows, keys) {
   if (options.update) return [];
   const list = [];
