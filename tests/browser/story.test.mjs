@@ -225,37 +225,6 @@ test('the temperature flattens what is expected, a hidden word is seen by no oth
     assert.equal(await page.locator('.story-lines .lines-legend li').count(), 6);
   }));
 
-test('paper has all words of the lines, each line ends at its words, and nothing to press is printed', () =>
-  onModel(true, async (page) => {
-    await page.setViewportSize({ width: 1366, height: 660 });
-    await page.click('.story-samples button');
-    await page.waitForSelector('.story-lines .lines-line');
-    await page.emulateMedia({ media: 'print' });
-    await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
-    const { words } = await story(page);
-    const row = await page.evaluate(() => window.explorer.state.row);
-    const shown = await page.evaluate(() => {
-      const box = (element) => element.getBoundingClientRect();
-      const middle = (element) => (box(element).top + box(element).bottom) / 2;
-      const middles = (side) => [...document.querySelectorAll(`.story-lines .lines-word[data-${side}]`)].map(middle).sort((a, b) => a - b);
-      const svg = box(document.querySelector('.story-lines .lines-svg'));
-      const [, , , high] = document.querySelector('.story-lines .lines-svg').getAttribute('viewBox').split(' ').map(Number);
-      const ends = [...document.querySelectorAll('.story-lines .lines-line')].map((line) => {
-        const numbers = line.getAttribute('d').match(/[\d.]+/g).map(Number);
-        return [numbers[1], numbers.at(-1)].map((y) => svg.top + (y * svg.height) / high).concat(Number(line.dataset.key));
-      });
-      const pressed = [...document.querySelectorAll('.story :is(input, select, summary, .story-samples button)')];
-      return { queries: middles('query'), keys: middles('key'), ends, seen: pressed.filter((one) => box(one).height > 0).length };
-    });
-    assert.deepEqual([shown.queries.length, shown.keys.length], [words.length, words.length]);
-    assert.equal(shown.seen, 0);
-    assert.ok(shown.ends.length > 0);
-    for (const [from, to, key] of shown.ends) {
-      assert.ok(Math.abs(from - shown.queries[row]) < 2, `a line begins at ${from}, and its query is at ${shown.queries[row]}`);
-      assert.ok(Math.abs(to - shown.keys[key]) < 2, `a line ends at ${to}, and its key is at ${shown.keys[key]}`);
-    }
-  }));
-
 test('a link shows the same words, head and switches; axe-core finds nothing', () =>
   onModel(
     true,
